@@ -9,5 +9,6 @@ cdef class Feed:
     cdef size_t end        # one past the last byte received
     cdef size_t capacity
     cdef size_t ordinary   # capacity to which it shrinks when empty
+    cdef bint is_full      # the last read filled all space
     cdef Py_ssize_t exports
     cdef int reserve(self, size_t room) except -1

@@ -1,18 +1,21 @@
 # cython: language_level=3
 """Holds received bytes until the decoder has consumed them.
 
-One contiguous buffer: an event is always decoded in place. It grows to the largest
-event and shrinks again when it is empty. After `capacity` there are 64 readable bytes,
-so that short values may be copied in fixed steps.
+One contiguous buffer: an event is always decoded in place. It takes memory when it is
+first used, and more of it, up to an ordinary size, while each read fills what there is:
+a source that is idle costs little. It grows to the largest event and shrinks again when
+it is empty. After `capacity` there are 64 readable bytes, so that short values may be
+copied in fixed steps.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport uint8_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memmove, memset
 
 cdef enum:
     SLACK = 64
+    FIRST = 8 * 1024  # bytes
 
 
 cdef class Feed:
@@ -20,11 +23,6 @@ cdef class Feed:
 
     def __cinit__(self, size_t ordinary=256 * 1024):
         self.ordinary = ordinary
-        self.data = <uint8_t*>malloc(ordinary + SLACK)
-        if self.data == NULL:
-            raise MemoryError(f"no memory for a buffer of {ordinary} bytes")
-        memset(self.data, 0, ordinary + SLACK)
-        self.capacity = ordinary
 
     def __dealloc__(self):
         free(self.data)
@@ -50,7 +48,10 @@ cdef class Feed:
         if waiting == 0 and size > self.ordinary and room <= self.ordinary:
             size = self.ordinary
         elif size - waiting < room:
-            size = max(waiting + room, size + size // 2)
+            size = max(waiting + room, size + size // 2, min(FIRST, self.ordinary))
+        if self.is_full and size < self.ordinary:
+            size = min(4 * size, self.ordinary)
+        self.is_full = False
         if size != self.capacity:
             data = <uint8_t*>realloc(self.data, size + SLACK)
             if data == NULL:
@@ -64,7 +65,8 @@ cdef class Feed:
 
         It must be released before the next call.
         """
-        if self.capacity - self.end < room:
+        if self.capacity - self.end < room or (
+                self.is_full and self.capacity < self.ordinary):
             self.reserve(room)
         return memoryview(self)
 
@@ -72,6 +74,7 @@ cdef class Feed:
         """Report that n bytes were written to the start of the space."""
         if n > self.capacity - self.end:
             raise ValueError(f"{n} bytes in a space of {self.capacity - self.end}")
+        self.is_full = n == self.capacity - self.end
         self.end += n
 
     def clear(self):

@@ -32,6 +32,7 @@ Row = tuple[Any, ...]
 
 BUSY_TIMEOUT_S: Final = 5.0  # while another program reads the file
 WAL_BYTES_MAX: Final = 4 * 1024 * 1024  # its size after a large write
+CACHE_PAGES: Final = 8  # of 4 KiB
 SMALLEST_BYTES: Final = 512  # one page, the minimum size of a file
 LOCK_SUFFIX: Final = ".lock"
 WAL_SUFFIXES: Final = ("-wal", "-shm")
@@ -214,6 +215,7 @@ class Database:
         self._pragma("journal_mode = WAL")
         self._pragma(f"journal_size_limit = {WAL_BYTES_MAX}")
         self._migrate()
+        self._save_memory()
 
     def _open_to_read(self) -> None:
         if not self.path.exists():
@@ -346,6 +348,14 @@ class Database:
         with self.transaction():
             version = self._number("user_version")
             _apply(self._open_connection(), self._form.steps, version)
+
+    def _save_memory(self) -> None:
+        """Keep few pages in memory: a process may have thousands of files open.
+
+        What is read again comes from the cache of the operating system.
+        """
+        self._pragma(f"cache_size = {CACHE_PAGES}")
+        self._pragma("shrink_memory")
 
     def _pragma(self, text: str) -> None:
         self._open_connection().execute(f"PRAGMA {text}").fetchall()

@@ -1,16 +1,21 @@
-"""A thread that writes changes: periodically, at once, and before it ends.
+"""Writes changes: within a period, at once, and before the end; a few threads for all.
 
 Leaves out what is written, and where.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import logging
 import threading
+import time
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import CanalError, MetaStoreError
 from canal_server.messages import position_messages
+from canal_server.runtime.lifecycle import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,13 +24,17 @@ logger = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S: Final = 5.0  # half of the time in which the process shuts down
 RETRY_S: Final = 1.0  # after a failure, where nothing is written periodically
+THREADS: Final = 4  # more only while these wait for a storage
+WAIT_S: Final = 0.5  # of a due write, before another thread is started for it
+IDLE_S: Final = 10.0  # after which a thread ends
 
 
 class Flusher:
     """Calls `flush`, which itself remembers what it could not write.
 
     With a period of 0, every change is written at once. A failure is logged once,
-    until a flush succeeds again.
+    until a flush succeeds again. It costs nothing while nothing changes: the threads
+    are shared by all flushers of the process, and none waits for another one's storage.
     """
 
     def __init__(
@@ -33,7 +42,6 @@ class Flusher:
         flush: Callable[[], None],
         *,
         what: str,  # what is written, for the log
-        name: str,  # of the thread
         period_s: float,
         stop_timeout_s: float = STOP_TIMEOUT_S,
     ) -> None:
@@ -41,74 +49,173 @@ class Flusher:
         self._what = what
         self._period_s = period_s
         self._stop_timeout_s = stop_timeout_s
-        self._condition = threading.Condition()  # guards the next two
-        self._urgent = False
-        self._stopping = False
-        self._thread = threading.Thread(
-            target=self._flush_until_stopped, name=name, daemon=True
-        )
+        self._has_failed = False
+        self._has_ended = threading.Event()
+        # Guarded by the lock of `_threads`.
+        self._is_started = self._is_running = False
+        self.is_urgent = False  # it is stopping
+        self.due_at_s: float | None = None  # on the monotonic clock; None: not due
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Write changes from now on, also those of before."""
+        with _threads.lock:
+            self._is_started = True
+            self._schedule(self._period_s)
 
     def changed(self, *, urgent: bool) -> None:
-        """Announce a change, to be written at once or when the period ends."""
-        if not urgent and self._period_s:
-            return
-        with self._condition:
-            self._urgent = True
-            self._condition.notify()
+        """Announce a change, to be written at once or within a period."""
+        at_once = urgent or not self._period_s
+        if not at_once and self.due_at_s is not None:
+            return  # without the lock: each ack of a client is a change
+        with _threads.lock:
+            if self._is_started and not self.is_urgent:
+                # After a failure nothing is urgent: the retry comes.
+                retry_s = self._period_s or RETRY_S
+                is_now = at_once and not self._has_failed
+                self._schedule(0.0 if is_now else retry_s)
 
     def stop(self, silence: str, effect: str = "") -> None:
-        """Stop the thread and write what it could not; may be called again.
+        """Write what is left, and end; may be called again.
 
-        Raises MetaStoreError when the thread does not end in time, else what `flush`
-        raises: `silence` names the cause, `effect` the consequence.
+        Raises MetaStoreError when that takes too long, else what `flush` raises:
+        `silence` names the cause, `effect` the consequence.
         """
-        with self._condition:
-            self._stopping = True
-            self._condition.notify()
-        if self._thread.ident is not None:
-            self._thread.join(self._stop_timeout_s)
-            if self._thread.is_alive():
-                raise MetaStoreError(
-                    f"cannot write the {self._what}: {silence} for"
-                    f" {self._stop_timeout_s:g} s{effect}"
-                )
+        with _threads.lock:
+            if self._is_started and not self.is_urgent:
+                self.is_urgent = True
+                self._schedule(0.0)
+        if self._is_started and not self._has_ended.wait(self._stop_timeout_s):
+            raise MetaStoreError(
+                f"cannot write the {self._what}: {silence} for"
+                f" {self._stop_timeout_s:g} s{effect}"
+            )
         self._flush()
 
-    def _flush_until_stopped(self) -> None:
-        failed = False
-        while True:
-            stopping = self._wait(after_failure=failed)
-            try:
-                self._flush()
-            except Exception as error:  # noqa: BLE001  # the outermost frame
-                # Log once, not in every period; `stop` tries again and raises the
-                # last failure.
-                if not failed and not stopping:
-                    position_messages.WRITES_FAIL.log(
-                        logger,
-                        self._what,
-                        error,
-                        exc_info=not isinstance(error, CanalError),
-                    )
-                failed = True
-            else:
-                if failed:
-                    position_messages.WRITES_RESUMED.log(logger, self._what)
-                failed = False
-            if stopping:
-                return
+    def _schedule(self, seconds: float) -> None:
+        at_s = time.monotonic() + seconds
+        if self.due_at_s is None or at_s < self.due_at_s:
+            self.due_at_s = at_s
+            if not self._is_running:
+                _threads.put(self, at_s)
 
-    def _wait(self, *, after_failure: bool) -> bool:
-        """Wait until there is something to write; true when stopping."""
-        with self._condition:
-            self._condition.wait_for(
-                lambda: self._stopping or (self._urgent and not after_failure),
-                self._period_s or (RETRY_S if after_failure else None),
-            )
-            # Reset before the content is read: a later change is urgent again.
-            self._urgent = False
-            return self._stopping
+    # --- for the threads --------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Note, with the lock, that a thread will call `run`."""
+        self.due_at_s = None  # before the content is read: later changes are due again
+        self._is_running = True
+
+    def end(self) -> None:
+        """Note, with the lock, that `run` has returned."""
+        self._is_running = False
+        if self.due_at_s is not None:
+            _threads.put(self, self.due_at_s)
+        elif self.is_urgent:
+            self._has_ended.set()
+        elif self._has_failed:
+            self._schedule(self._period_s or RETRY_S)
+
+    def run(self) -> None:
+        """Write, without the lock; a failure is logged."""
+        failed = False
+        try:
+            self._flush()
+        except Exception as error:  # noqa: BLE001  # the outermost frame
+            # Log once, not in every period; `stop` tries again and raises the last
+            # failure.
+            if not self._has_failed and not self.is_urgent:
+                position_messages.WRITES_FAIL.log(
+                    logger,
+                    self._what,
+                    error,
+                    exc_info=not isinstance(error, CanalError),
+                )
+            failed = True
+        else:
+            if self._has_failed:
+                position_messages.WRITES_RESUMED.log(logger, self._what)
+        self._has_failed = failed
+
+
+class _Threads:
+    """A thread that knows what is due when, and others that write.
+
+    There are as many of the latter as block at a time: a storage that hangs must not
+    keep others from being written. All end when they have nothing to do.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # guards all flushers too
+        self._due_changed = threading.Condition(self.lock)
+        self._has_work = threading.Condition(self.lock)
+        self._waiting: list[tuple[float, int, Flusher]] = []  # a heap, by time
+        self._numbers = itertools.count()
+        self._ready: deque[tuple[float, Flusher]] = deque()  # since when, and which
+        self._writers = self._free = 0
+        self._watches = False
+
+    def put(self, flusher: Flusher, at_s: float) -> None:
+        """Have a flusher run at a time; the caller holds the lock."""
+        heapq.heappush(self._waiting, (at_s, next(self._numbers), flusher))
+        if not self._watches:
+            self._watches = True
+            threading.Thread(target=self._watch, name="flush due", daemon=True).start()
+        elif self._waiting[0][2] is flusher:
+            self._due_changed.notify()
+
+    def _watch(self) -> None:
+        """Hand out what is due, to threads of which there are enough."""
+        with self.lock:
+            deadline = Deadline(IDLE_S)
+            while not deadline.passed():
+                now_s = time.monotonic()
+                self._hand_out(now_s)
+                self._start_writers(now_s)
+                if self._waiting or self._ready:
+                    deadline = Deadline(IDLE_S)
+                next_s = self._waiting[0][0] - now_s if self._waiting else IDLE_S
+                self._due_changed.wait(min(next_s, WAIT_S) if self._ready else next_s)
+            self._watches = False
+
+    def _hand_out(self, now_s: float) -> None:
+        while self._waiting and self._waiting[0][0] <= now_s:
+            at_s, _, flusher = heapq.heappop(self._waiting)
+            if flusher.due_at_s == at_s:  # else it was put for an earlier time, too
+                flusher.begin()
+                self._ready.append((now_s, flusher))
+                self._has_work.notify()
+
+    def _start_writers(self, now_s: float) -> None:
+        pressing = sum(
+            flusher.is_urgent or now_s - since_s >= WAIT_S
+            for since_s, flusher in self._ready
+        )
+        allowed = max(THREADS - self._writers, pressing)
+        for _ in range(min(len(self._ready) - self._free, allowed)):
+            self._writers += 1
+            self._free += 1
+            threading.Thread(target=self._write, name="flush", daemon=True).start()
+
+    def _write(self) -> None:
+        """Run flushers until none was ready for a while."""
+        with self.lock:
+            while True:
+                idle_s = IDLE_S if self._writers <= THREADS else 0.0
+                if not self._ready and not self._has_work.wait(idle_s):
+                    break
+                if not self._ready:
+                    continue  # another thread was faster
+                _, flusher = self._ready.popleft()
+                self._free -= 1
+                self.lock.release()
+                try:
+                    flusher.run()
+                finally:
+                    self.lock.acquire()
+                    self._free += 1
+                    flusher.end()
+            self._free -= 1
+            self._writers -= 1
+
+
+_threads = _Threads()

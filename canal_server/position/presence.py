@@ -86,7 +86,6 @@ class Presence:
         self._flusher = Flusher(
             self._flush,
             what=f"times of clients of {what}",
-            name=f"{what} seen flush",
             period_s=period_s,
         )
 
@@ -130,14 +129,14 @@ class Presence:
             if client_id not in self._seen_s:
                 away_s = self._kept_s.pop(client_id, 0.0)
                 self._seen_s[client_id] = self._clock() - away_s
-                self._is_dirty = True
+                self._change()
 
     def forget(self, client_id: int) -> None:
         """Note that a client is no longer subscribed."""
         with self._lock:
             self._last_is_known = False
             self._seen_s.pop(client_id, None)
-            self._is_dirty = True
+            self._change()
 
     def saw(self, client_id: int) -> None:
         """Count a subscribed client as seen now."""
@@ -145,14 +144,14 @@ class Presence:
             self._last_is_known = False
             if client_id in self._seen_s:
                 self._seen_s[client_id] = self._clock()
-                self._is_dirty = True
+                self._change()
 
     def on_connect(self, client_id: int) -> None:
         """Note that another connection serves a client."""
         with self._lock:
             self._last_is_known = False
             self._here[client_id] += 1
-            self._is_dirty = True
+            self._change()
 
     def on_disconnect(self, client_id: int) -> None:
         """Note that a connection that served a client ended."""
@@ -163,11 +162,15 @@ class Presence:
                 del self._here[client_id]
             if client_id in self._seen_s:
                 self._seen_s[client_id] = self._clock()
-            self._is_dirty = True
+            self._change()
 
     def look_again(self) -> None:
         """Note that the set of lagging clients changed."""
-        self._is_dirty = True  # needs no lock: the next write comes later
+        self._change()
+
+    def _change(self) -> None:
+        self._is_dirty = True
+        self._flusher.changed(urgent=False)
 
     # --- what is asked ----------------------------------------------------------------
 

@@ -108,13 +108,12 @@ class StoredMetaManager:
         self._flusher = Flusher(
             self.flush,
             what=f"cursors of {', '.join(self._destinations)}",
-            name=" ".join((*self._destinations, "meta flush")),
             period_s=flush_period_s if writing is Writing.PERIODIC else 0.0,
             stop_timeout_s=stop_timeout_s,
         )
 
     def start(self) -> None:
-        """Load what is stored and start the thread. Raises MetaStoreError."""
+        """Load what is stored, and write changes from now on. Raises MetaStoreError."""
         self.storage.open(self._destinations, self._stop)
         try:
             for destination in self._destinations:
@@ -129,7 +128,7 @@ class StoredMetaManager:
         self._stop.request()
 
     def stop(self) -> None:
-        """Write pending changes and stop the thread; may be called again.
+        """Write pending changes; may be called again.
 
         Raises MetaStoreError when they cannot be written, or not in time: a storage
         that hangs must not keep the process from ending.

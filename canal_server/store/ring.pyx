@@ -16,7 +16,15 @@ caller holds the store's.
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
+from posix.mman cimport (
+    MAP_ANONYMOUS,
+    MAP_FAILED,
+    MAP_PRIVATE,
+    PROT_READ,
+    PROT_WRITE,
+    mmap,
+    munmap,
+)
 
 from canal_server.core.blocks cimport (
     FLAG_OPEN,
@@ -40,9 +48,13 @@ cdef class Ring:
                   bint grouped=False):
         if size == 0 or size & (size - 1):
             raise ValueError(f"store of {size} entries: the size must be a power of two")
-        self.slots = <Slot*>calloc(size, sizeof(Slot))
-        if self.slots == NULL:
+        # Mapped, not from the heap: slots that were never used then take no memory.
+        cdef void* slots = mmap(
+            NULL, size * sizeof(Slot), PROT_READ | PROT_WRITE,
+            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        if slots == MAP_FAILED:
             raise MemoryError(f"no memory for {size} slots")
+        self.slots = <Slot*>slots
         self.size = size
         self.raw_entry = raw_entry
         self.entry_bytes_max = entry_bytes_max
@@ -52,7 +64,7 @@ cdef class Ring:
     def __dealloc__(self):
         if self.slots != NULL:
             self.release(self.put_sequence)
-            free(self.slots)
+            munmap(self.slots, self.size * sizeof(Slot))
 
     def append(self, spans, uint32_t now_ms):
         """Put entries; there must be room. Raises EntryTooLarge, naming the entry.

@@ -9,7 +9,7 @@ import pytest
 from fix_store import PATIENCE_S, eventually
 
 from canal_server.errors import MetaStoreError
-from canal_server.position.flusher import Flusher
+from canal_server.position.flusher import THREADS, Flusher
 
 FAR_S = 3600.0
 
@@ -33,7 +33,7 @@ class Flush:
 
 def flusher(flush, period_s=FAR_S, **options):
     """Return a started flusher."""
-    made = Flusher(flush, what="ink", name="test flush", period_s=period_s, **options)
+    made = Flusher(flush, what="ink", period_s=period_s, **options)
     made.start()
     return made
 
@@ -62,12 +62,51 @@ def test_without_a_period_all_is_urgent():
     writes.stop("silence")
 
 
-def test_a_period_needs_no_change():
-    """With a short period it is called by itself repeatedly."""
+def test_a_change_is_written_within_a_period():
+    """Changes that can wait are written together, and nothing while there is none."""
     flush = Flush()
     writes = flusher(flush, period_s=0.001)
-    eventually(lambda: flush.count > 3)
+    eventually(lambda: flush.count == 1)  # what was there at the start
+    for number in range(2, 5):
+        writes.changed(urgent=False)
+        eventually(lambda: flush.count == number)  # noqa: B023  # used at once
     writes.stop("silence")
+    assert flush.count == 6  # nothing came by itself
+
+
+def test_a_storage_that_hangs_keeps_no_other_waiting():
+    """Others are written, and end, while more storages hang than threads are kept."""
+    hanging = [Flush() for _ in range(2 * THREADS)]
+    for each in hanging:
+        each.may_end.clear()
+    slow = [flusher(each, period_s=0.0) for each in hanging]
+    other = Flush()
+    writes = flusher(other, period_s=0.0)
+    writes.changed(urgent=True)
+    eventually(lambda: other.count > 0)
+    writes.stop("silence")
+    for each in hanging:
+        each.may_end.set()
+    for each in slow:
+        each.stop("silence")
+
+
+def flush_threads() -> int:
+    """Return how many threads write, or know when to."""
+    names = [thread.name for thread in threading.enumerate()]
+    return sum(name.startswith("flush") for name in names)
+
+
+def test_threads_do_not_grow_with_the_flushers():
+    """A hundred have a few threads, and all that changes is written."""
+    flushes = [Flush() for _ in range(100)]
+    many = [flusher(each, period_s=0.001) for each in flushes]
+    eventually(lambda: all(each.count for each in flushes))
+    eventually(lambda: flush_threads() <= THREADS + 1)  # an earlier test had more
+    for each in many:
+        each.changed(urgent=True)
+        each.stop("silence")
+    assert all(each.count > 1 for each in flushes)
 
 
 @pytest.mark.parametrize(

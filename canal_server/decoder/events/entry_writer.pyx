@@ -46,7 +46,8 @@ cdef int grow_block(Output* out, size_t room) noexcept with gil:
         )
     except MemoryError:
         return -1
-    memcpy(block.data, out.start, used)
+    if used:
+        memcpy(block.data, out.start, used)
     writer.close_block()
     writer.block = block
     writer.point(used)
@@ -78,7 +79,8 @@ cdef class RecordWriter:
         )
         self.file_p = self.file_field
         self.file_n = <uint32_t>len(self.file_field)
-        self.block = self.pool.open(file, self.file_number, 0, self.source)
+        # Without memory, until there is a record for it.
+        self.block = Block.__new__(Block)
         self.point(0)
 
     def take(self):
@@ -107,7 +109,9 @@ cdef class RecordWriter:
         cdef Block block = self.block
         self.out.start = block.data + block.used
         self.out.p = self.out.start + used
-        self.out.end = block.data + block.capacity - SLACK
+        self.out.end = block.data + block.capacity
+        if block.data != NULL:
+            self.out.end -= SLACK
 
     cdef int begin(self) noexcept nogil:
         """Start a record; -1 without memory."""

@@ -14,7 +14,7 @@ from canal_server.decoder.rows.event_constants cimport read48
 from canal_server.decoder.rows.row_layout cimport TableLayout
 
 cdef enum:
-    SLOTS_MIN = 4096         # a power of two
+    SLOTS_MIN = 256         # a power of two
     TABLES_KEPT = 2048       # with more, the next statement starts empty
     BYTES_KEPT = 64 * 1024 * 1024  # the same for bytes of table maps
 
@@ -48,7 +48,7 @@ cdef class TableCache:
             self.layouts.clear()
             if self.size > SLOTS_MIN:
                 self.resize(SLOTS_MIN)
-        if self.count >= self.size // 4 * 3:
+        if self.count >= self.size // 2:
             self.resize(2 * self.size)
         copy = <uint8_t*>malloc(n + 1)
         if copy == NULL:

@@ -141,17 +141,6 @@ class Reader:
         self._error_of_packet = error_of_packet
         self._deliver: Deliver = lambda _spans: True
         self._stop: Stop | None = None
-        self._halts = {
-            engine.HALT_TABLE: self._on_table,
-            engine.HALT_QUERY: self._on_query,
-            engine.HALT_ROTATE: self._on_rotate,
-            engine.HALT_EVENT: self._on_event,
-            engine.HALT_PAYLOAD: self._on_payload,
-            engine.HALT_SOURCE_ERROR: self._on_source_error,
-            engine.HALT_SOURCE_END: self._on_source_end,
-            engine.HALT_NO_TABLE_MAP: self._on_no_table_map,
-            engine.HALT_LOST_ROWS: self._on_lost_rows,
-        }
 
     def start(self, file: str, position: int) -> None:
         """Set the position of the source's first byte."""
@@ -234,11 +223,36 @@ class Reader:
 
     def _answer(self, halt: int) -> None:
         try:
-            self._halts[halt]()
+            self._answered(halt)
         except DecodeError as error:
             if error.file:
                 raise
             raise self._broken(str(error)) from error
+
+    def _answered(self, halt: int) -> None:
+        # No table of bound methods: with that cycle a reader's memory would wait for
+        # the garbage collector, which does not know how much it is.
+        match halt:
+            case engine.HALT_TABLE:
+                self._on_table()
+            case engine.HALT_QUERY:
+                self._on_query()
+            case engine.HALT_ROTATE:
+                self._on_rotate()
+            case engine.HALT_EVENT:
+                self._on_event()
+            case engine.HALT_PAYLOAD:
+                self._on_payload()
+            case engine.HALT_SOURCE_ERROR:
+                self._on_source_error()
+            case engine.HALT_SOURCE_END:
+                self._on_source_end()
+            case engine.HALT_NO_TABLE_MAP:
+                self._on_no_table_map()
+            case engine.HALT_LOST_ROWS:
+                self._on_lost_rows()
+            case _:
+                raise AssertionError(f"halt {halt}")
 
     def _pass_over(self, error: DecodeError) -> bool:
         """Skip the current event, which cannot be read; false when it must not be."""

@@ -49,13 +49,14 @@ class Stop:
 
     def __init__(self) -> None:
         self._event = threading.Event()
-        self._fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._fds: dict[str, int] = {}  # the one below "fd", once somebody polls it
 
     def request(self) -> None:
-        """Ask to stop; idempotent, from any thread."""
+        """Ask to stop; idempotent, from any thread, also in a signal's handler."""
         if not self._event.is_set():
             self._event.set()
-            os.eventfd_write(self._fd, 1)
+            if self._fds:
+                os.eventfd_write(self._fds["fd"], 1)
 
     def requested(self) -> bool:
         """Return whether a stop was requested."""
@@ -67,7 +68,15 @@ class Stop:
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable with the request."""
-        return self._fd
+        if not self._fds:
+            # No lock, which a signal's handler could wait for: the first one counts.
+            made = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            if self._fds.setdefault("fd", made) != made:
+                os.close(made)
+            if self._event.is_set():  # perhaps before there was a descriptor
+                os.eventfd_write(self._fds["fd"], 1)
+        return self._fds["fd"]
 
     def __del__(self) -> None:
-        os.close(self._fd)
+        for descriptor in self._fds.values():
+            os.close(descriptor)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from idle_instances import measure, running, wait_until_all_read, write_settings
-from server_process import Memory
+from idle_instances import report, run
 
 
-def test_a_few(mysql_server, tmp_path):
-    """All read their source, and what they cost is measured."""
-    conf = tmp_path / "conf"
-    assert write_settings(conf, mysql_server, 3) == ["idle1", "idle2", "idle3"]
-    with running(conf) as process:
-        assert wait_until_all_read(conf, process) > 0
-        percent, threads = measure(process.pid, 0.2)
-        assert 0 <= percent < 1000
-        assert sum(threads.values()) >= 0
-        assert Memory.of(process.pid).highest > 10 * 1024 * 1024
+def test_a_few(mysql_server, capsys):
+    """All read their source, and what each costs beyond the first is measured."""
+    first, found = (run([mysql_server], count, 0.2, "") for count in (1, 3))
+    assert found.started_s > 0
+    assert 0 <= found.percent < 1000
+    assert sum(found.threads.values()) >= 0
+    assert first.memory.now > 10 * 1024 * 1024
+    assert found.tasks - first.tasks <= 2 * 2  # threads of the two others
+    assert found.files > first.files
+    report(first, found)
+    printed = capsys.readouterr().out
+    assert "for each beyond the first" in printed
+    assert printed.startswith("3 instances read after ")

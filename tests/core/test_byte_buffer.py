@@ -70,3 +70,17 @@ def test_more_than_the_space() -> None:
         room = len(space)
     with pytest.raises(ValueError, match=f"{room + 1} bytes in a space of {room}"):
         feed.filled(room + 1)
+
+
+def test_room_grows_with_what_arrives() -> None:
+    """A source that sends little has a small buffer, one that fills it the whole one."""
+    feed, rooms = Feed(256 * 1024), []
+    for size in (1000, None, None, None, None):
+        with feed.space(4) as space:
+            rooms.append(len(space))
+        feed.filled(size or rooms[-1])
+        feed.clear()
+    assert rooms[0] < 16 * 1024
+    assert rooms == sorted(rooms)
+    assert rooms[1] <= rooms[0]  # what it has is not full
+    assert rooms[-1] == 256 * 1024

@@ -35,9 +35,12 @@ class SourceSwitch:
         self.stream: DumpStream | None = None
         self._lock = threading.Lock()  # guards the turn and the next server
         self._next: Source | None = None
-        # Readable when the pause that a session waits in is to end. It is made once: a
-        # session may begin when the process has no descriptors left.
+        # Readable when the pause that a session waits in is to end. It is made once, as
+        # are those of the stops: a session may begin, or wait for room in the store,
+        # when the process has no descriptors left.
         self._retry = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.stop.fileno()
+        self.current.fileno()
 
     def __del__(self) -> None:
         os.close(self._retry)
@@ -88,6 +91,8 @@ class SourceSwitch:
             if chosen is None or self.stop.requested():
                 return False
             # Later requests find this turn: they wait for the lock.
-            self.current = Stop()
+            turn = Stop()
+            turn.fileno()
+            self.current = turn
             turn_to(chosen)
             return True

@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py MANIFEST.in $(wildcard deploy/man/* deploy/completion/*) $(shell find canal_server pyspark_canal -name '*.py*' -not -name '*.pyc' -o -name '*.pxd')
 CHECKED := canal_server pyspark_canal tests tools benchmarks
 
-.PHONY: help demo demo-spark test docs bench bench-spark bench-kafka bench-mirror spark-plot format dev
+.PHONY: help demo demo-spark test test-slow docs bench bench-spark bench-kafka bench-mirror spark-plot format dev
 .PHONY: servers clean soak wheels
 .PHONY: lock audit sbom matrix
 .PHONY: demo-needs lint lint-format lint-style lint-types lint-dead
@@ -19,9 +19,10 @@ help:
 	@echo 'make demo    show changes of a private MySQL arriving at a client'
 	@echo 'make demo-spark  show a mirror of a small shop; needs Java 17 or 21'
 	@echo 'make test    build the package, run the tests on it; T=path runs some,'
-	@echo '             N=2 has two processes run most of them instead of four,'
-	@echo '             SPARK_N=1 one those of Spark instead of two; LOCKED=1 installs'
-	@echo '             what deploy/locks pins'
+	@echo '             N=2 has two processes run most of them instead of four;'
+	@echo '             LOCKED=1 installs what deploy/locks pins'
+	@echo 'make test-slow  the tests that take longer, also those of Spark, which need Java'
+	@echo '             17 or 21; SPARK_N=1 has one process run them instead of two'
 	@echo 'make docs    build the documents as pages for a browser, in build/site; fails'
 	@echo '             where a link leads nowhere'
 	@echo 'make bench   measure speed and memory; B=--quick tries it out'
@@ -58,13 +59,14 @@ demo-needs:
 # The tests see the installed package, not the checkout: what is tested is what ships.
 # Each process has servers of its own; one that is done early takes over from the others.
 # In CI, tests that fail run once more alone (tools/run_tests.py).
+RUN_TESTS = $(BIN)/python tools/run_tests.py -n $(N) --spark-n $(SPARK_N) $(if $(CI),--second-try)
 test: export CANAL_TEST_INSTALLED = 1
 test: $(VENV)/installed servers
-ifdef T
-	$(BIN)/pytest $(T)
-else
-	$(BIN)/python tools/run_tests.py -n $(N) --spark-n $(SPARK_N) $(if $(CI),--second-try)
-endif
+	$(if $(T),$(BIN)/pytest $(T),$(RUN_TESTS) --only quick)
+
+test-slow: export CANAL_TEST_INSTALLED = 1
+test-slow: $(VENV)/installed servers
+	$(RUN_TESTS) --only slow
 
 # First writes the pages that come from the code. A link or an anchor that does not exist,
 # and a page that is not in the navigation, fail the build.

@@ -1,6 +1,9 @@
-"""Runs the whole suite, in the groups that are quickest together.
+"""Runs the suite, in the groups that are quickest together.
 
-    python tools/run_tests.py [-n N] [--spark-n N] [--second-try]
+    python tools/run_tests.py [--only quick|slow] [-n N] [--spark-n N] [--second-try]
+
+Without `--only` it runs all. Slow are the tests with that mark: all of Spark, and those
+that take minutes on two cores.
 
 With `--second-try`, as in CI, tests that failed run once more, one after the other. One
 that passes then is named as unstable: it depends on the load of the machine, which is a
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 UNSTABLE_MAX: Final = 10
 TESTS_FAILED: Final = 1  # pytest's exit status
 CACHE: Final = Path(".pytest_cache")
+ONLY: Final = ("quick", "slow")
 SPARK: Final = "spark_session"  # tests that share one; each process has its own
 
 
@@ -60,18 +64,28 @@ def run_group(arguments: Sequence[str], *, second_try: bool) -> tuple[int, list[
     return status, [each for each in failed if each not in left]
 
 
+def groups(only: str | None, most: str, spark: str) -> list[tuple[str, str]]:
+    """Return expressions of marks, and how many processes run the tests they select.
+
+    Those of Spark are slow ones.
+    """
+    if only == "quick":
+        return [("not slow", most)]
+    of_rest = f"slow and not {SPARK}" if only else f"not {SPARK}"
+    return [(of_rest, most), (SPARK, spark)]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run all groups, whatever the first one finds."""
-    parser = argparse.ArgumentParser(description="Run the whole suite.")
+    parser = argparse.ArgumentParser(description="Run the suite.")
+    parser.add_argument("--only", choices=ONLY, help="which tests (all)")
     parser.add_argument("-n", default="4", help="processes for most tests (4)")
     parser.add_argument("--spark-n", default="2", help="processes for Spark's (2)")
     parser.add_argument("--second-try", action="store_true")
     options = parser.parse_args(arguments)
     status, unstable = 0, []
-    for group in (
-        ["-m", f"not {SPARK}", "-n", options.n, "--dist", "worksteal"],
-        ["-m", SPARK, "-n", options.spark_n, "--dist", "worksteal"],
-    ):
+    for marks, processes in groups(options.only, options.n, options.spark_n):
+        group = ["-m", marks, "-n", processes, "--dist", "worksteal"]
         ended, passed = run_group(group, second_try=options.second_try)
         status = status or ended
         unstable += passed

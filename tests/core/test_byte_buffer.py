@@ -73,7 +73,7 @@ def test_more_than_the_space() -> None:
 
 
 def test_room_grows_with_what_arrives() -> None:
-    """A source that sends little has a small buffer, one that fills it the whole one."""
+    """A source that sends little has a small buffer, one that fills it all of it."""
     feed, rooms = Feed(256 * 1024), []
     for size in (1000, None, None, None, None):
         with feed.space(4) as space:

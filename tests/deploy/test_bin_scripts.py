@@ -79,6 +79,7 @@ def test_start_and_stop(home):
     assert f"no server runs with the pid file {home.pid_file}" in done.stderr
 
 
+@pytest.mark.slow
 def test_restart(home):
     """Whether a server runs, was killed, or never ran: one runs afterwards."""
     assert home.run("restart.sh").returncode == 0
@@ -94,6 +95,7 @@ def test_restart(home):
     assert '"level": "info"' in home.log.read_text()
 
 
+@pytest.mark.slow
 def test_by_a_link(home, tmp_path):
     """A link to a script, as in /usr/local/bin, leads to the folder of the script."""
     links = tmp_path / "links"

@@ -12,6 +12,7 @@ from fix_store import eventually
 APPEND = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + '\\n')"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_open_alarm(end, make_pipeline, make_proxy, mysql_server, database):
     """It is raised once, lasts through the end of a process, and is resolved once."""

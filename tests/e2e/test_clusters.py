@@ -11,6 +11,7 @@ import re
 import signal
 import time
 
+import pytest
 from fix_cluster import SESSION_S
 from fix_pipeline import UNIT_S
 from fix_tablemeta_storage import mysql_database
@@ -51,6 +52,7 @@ def test_paused_and_killed(cluster):
     assert seen.servers() == ["conf0", "conf1", "conf0"]
 
 
+@pytest.mark.slow
 def test_a_common_history(make_cluster, mysql_server, database):
     """A server that is paused keeps nobody from the history that all of them write."""
     with mysql_database(mysql_server) as (access, name):
@@ -165,6 +167,7 @@ def test_zookeeper_goes_and_comes(make_cluster, own_zookeeper):
     assert not any("stepping down" in line for line in cluster.one.process.log)
 
 
+@pytest.mark.slow
 def test_three_zookeepers(cluster_of_three, three_zookeepers):
     """Nothing happens as long as two of three run; with one, nobody delivers.
 

@@ -8,6 +8,7 @@ from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from fix_failover import GTID_MODE, switching_to
 from fix_random import longer
 from ranged_query import Query
@@ -28,6 +29,7 @@ REPLICA_OPTIONS = ("--log-bin=second",)
 _numbers = count(1)
 
 
+@pytest.mark.slow
 def test_the_same_rows(
     make_pipeline: Callable[..., Pipeline],
     replicas: Replicas,

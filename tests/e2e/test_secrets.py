@@ -249,6 +249,7 @@ def scene(make_pipeline, mysql_server, database, tmp_path, monkeypatch):
         yield Scene(pipeline, folder, user)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["value", "file", "command", "environment", "druid"])
 def test_while_it_runs(scene, form, capsys, monkeypatch):
     """Neither a server that works nor one whose source refuses it shows a secret."""

@@ -95,8 +95,10 @@ class DrainClient:
         alive: Callable[[], bool] = lambda: True,
         timeout_s: float = 30.0,
         tls: ssl.SSLContext | None = None,
+        client_id: str = CLIENT_ID,
     ) -> None:
         self._destination = destination
+        self._client_id = client_id
         self._view = memoryview(bytearray(RECEIVE_BYTES))
         self._began_at = 0.0
         self._socket = _connect(address, alive, timeout_s)
@@ -125,10 +127,11 @@ class DrainClient:
 
     def subscribe(self) -> None:
         """Subscribe and take back what an earlier connection left unacked."""
-        self._send(PacketType.SUBSCRIPTION, Sub(self._destination, CLIENT_ID))
+        self._send(PacketType.SUBSCRIPTION, Sub(self._destination, self._client_id))
         self._receive_ack()
         self._send(
-            PacketType.CLIENTROLLBACK, ClientRollback(self._destination, CLIENT_ID, 0)
+            PacketType.CLIENTROLLBACK,
+            ClientRollback(self._destination, self._client_id, 0),
         )
 
     def get(self, batch_size: int, timeout_ms: int) -> Frame | None:
@@ -144,7 +147,8 @@ class DrainClient:
     def ack(self, batch_id: int) -> None:
         """Acknowledge a batch; there is no answer."""
         self._send(
-            PacketType.CLIENTACK, ClientAck(self._destination, CLIENT_ID, batch_id)
+            PacketType.CLIENTACK,
+            ClientAck(self._destination, self._client_id, batch_id),
         )
 
     def _get(
@@ -152,7 +156,7 @@ class DrainClient:
     ) -> tuple[Frame | None, bytes]:
         request = Get(
             self._destination,
-            CLIENT_ID,
+            self._client_id,
             batch_size,
             timeout_ms,
             UNIT_MS,

@@ -64,7 +64,10 @@ def read_users(path: Path) -> dict[str, User]:
         text = read_whole(path).decode()
     except FileNotFoundError as error:
         raise ConfigError(
-            [f"{KEY} = {path}: file not found; add a user with `canal-server user add`"]
+            [
+                f"{KEY} = {path}: file not found; add a user with"
+                f" `canal-server user add --file {path} NAME`"
+            ]
         ) from error
     except OSError as error:
         raise ConfigError(

@@ -145,5 +145,7 @@ def read_password(args: argparse.Namespace) -> str:
 
 def unknown(name: str, path: Path) -> CanalError:
     """Return the error of a user who is not in the file."""
-    return CanalError(f"user {name!r} is not in {path}; `canal-server user list` prints"
-        " the users")  # fmt: skip
+    return CanalError(
+        f"user {name!r} is not in {path}; `canal-server user list --file {path}` prints"
+        " the users"
+    )

@@ -64,10 +64,7 @@ def read_users(path: Path) -> dict[str, User]:
         text = read_whole(path).decode()
     except FileNotFoundError as error:
         raise ConfigError(
-            [
-                f"{KEY} = {path}: file not found; add a user with"
-                f" `canal-server user add --file {path} NAME`"
-            ]
+            [f"{KEY} = {path}: file not found; {_adding(path)}"]
         ) from error
     except OSError as error:
         raise ConfigError(
@@ -81,6 +78,10 @@ def read_users(path: Path) -> dict[str, User]:
     except UnicodeDecodeError as error:
         raise ConfigError([f"{KEY} = {path}: not UTF-8 text"]) from error
     return parse_users(text, str(path))
+
+
+def _adding(path: Path) -> str:
+    return f"add a user with `canal-server user add --file {path} NAME`"
 
 
 def parse_users(text: str, name: str) -> dict[str, User]:

@@ -49,7 +49,12 @@ def results(make_conf):
         ("", 0o600, "warn", "no users, so that nobody can log in; add one"),
         ("users: [", 0o600, "fail", "users.yml:1:9: not valid YAML"),
         ("", 0o644, "fail", "mode 0644 lets others read or change it: run chmod 600"),
-        (None, 0, "fail", "file not found; add a user with `canal-server user add --file "),
+        (
+            None,
+            0,
+            "fail",
+            "add a user with `canal-server user add --file ",
+        ),
     ],
 )
 def test_the_file(results, text, mode, outcome, expected):

@@ -8,7 +8,8 @@
     ├── SourceError               the MySQL side; retried with back-off
     │   ├── ConnectionLost        the connection broke or fell silent
     │   ├── BinlogPurged          the requested position was purged; needs a person
-    │   └── SourceRefused         rights, settings or a kind of server; needs a person
+    │   ├── SourceRefused         rights, settings or a kind of server; needs a person
+    │   └── ArchiveError          an archived binlog file is damaged or incomplete
     ├── DecodeError               an event that cannot be read; stops the instance
     │   └── InsideTransaction     the start position is inside a transaction
     ├── TableMetaError            a table's columns cannot be known; stops the instance
@@ -115,6 +116,10 @@ class BinlogPurged(SourceError):  # noqa: N818
 
 class SourceRefused(SourceError):  # noqa: N818
     """The source refuses us, or its settings make capture impossible."""
+
+
+class ArchiveError(SourceError):
+    """A file of the archive of binlogs is damaged, incomplete, or of another binlog."""
 
 
 class DecodeError(CanalError):

@@ -114,5 +114,6 @@ def _access(
         io_timeout_s=source.so_timeout_s,
         link_timeout_s=source.silence_s,
         receive_buffer=source.receive_buffer_bytes,
+        archive=host.archive,
         named_by=key,
     )

@@ -250,6 +250,7 @@ class HostConfig:
     position: int | None = None  # offset in bytes in that file
     timestamp_ms: int | None = None
     gtid: str | None = None
+    archive: Path | None = None  # a directory with binlog files that it has purged
     ssl_mode: SslMode = SslMode.DISABLED
     ssl_ca: Path | None = None  # PEM; None: the trusted certificates of the system
     ssl_cert: Path | None = None  # PEM, sent to the server

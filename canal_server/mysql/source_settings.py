@@ -14,6 +14,8 @@ from canal_server.passwords.password_source import revealed
 from canal_server.tls.source_tls import TlsOptions
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from canal_server.passwords.password_source import Password
     from canal_server.runtime.lifecycle import Stop
 
@@ -105,4 +107,5 @@ class Access:
     # SO_RCVBUF in bytes. Up to 64 KiB it is left to the system, which grows the buffer
     # to several MiB unless a size is set.
     receive_buffer: int = 0
+    archive: Path | None = None  # a directory with binlog files that it has purged
     named_by: str = field(default="", compare=False)  # the setting with the address

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from canal_server.errors import BinlogPurged
 from canal_server.model.positions import binlog_file_number
-from canal_server.mysql.binlogs import binary_logs, current_end
+from canal_server.mysql.binlogs import current_end
+from canal_server.source.archive.source_binlogs import readable_logs
 from canal_server.source.schema.source_traits import source_of
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def is_same(
             if not names:
                 return False  # the file does not exist
         # It was purged since the files were listed, or the binlog was reset.
-        names = [each.name for each in binary_logs(control)]
+        names = [each.name for each in readable_logs(control)]
         if epoch.file in names:
             return False  # there is a file of this name, but it cannot be read
     # The file is purged if all existing files are younger.

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ClientError
-from canal_server.mysql.binlogs import purged_gtids
 from canal_server.protocol.range_messages import PURGED
+from canal_server.source.archive.source_binlogs import unreadable_gtids
 from canal_server.source.begin.whole_binlog import is_first_of_all
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def check_nothing_before(
     scanner: Scanner,
 ) -> None:
     """Raise ClientError unless nothing was changed before a binlog's first file."""
-    if is_first_of_all(file, info, scanner, lambda: purged_gtids(control, info)):
+    if is_first_of_all(file, info, scanner, lambda: unreadable_gtids(control, info)):
         return
     created_ms = scanner.first_event_ms(file)
     next_ms = created_ms + 1000  # times in binlogs are whole seconds

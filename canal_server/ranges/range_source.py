@@ -28,7 +28,7 @@ from canal_server.model.positions import (
     binlog_file_number,
 )
 from canal_server.model.ranges import EpochPosition
-from canal_server.mysql.binlogs import binary_logs, current_end
+from canal_server.mysql.binlogs import current_end
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
 from canal_server.mysql.replication import FIRST_EVENT
@@ -41,6 +41,7 @@ from canal_server.ranges.range_mapping import Mapped, RangeMapper, other_epoch
 from canal_server.ranges.range_schemas import RangeSchemas, schemas_at
 from canal_server.ranges.recent_records import gtids_in
 from canal_server.ranges.selection import RangeWalk
+from canal_server.source.archive.source_binlogs import readable_logs
 from canal_server.source.begin.search import BinlogSearch
 from canal_server.source.read.available_positions import SourceFiles
 from canal_server.source.read.binlog_reader import Reader
@@ -125,7 +126,7 @@ class RangeDump:
             self._info = read_server_info(self._control)
             # The account may lack the privilege to list them.
             with contextlib.suppress(SourceRefused):
-                self._files = SourceFiles(tuple(binary_logs(self._control)))
+                self._files = SourceFiles(tuple(readable_logs(self._control)))
         except BaseException:
             self._control.close()
             raise

@@ -20,11 +20,12 @@ from canal_server.cli.schema.schema_options import (
 )
 from canal_server.daemon.control import ControlError, NoServer, ask
 from canal_server.errors import CanalError, ConfigError
-from canal_server.mysql.binlogs import binary_logs, server_time_s
+from canal_server.mysql.binlogs import server_time_s
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
 from canal_server.mysql.replication import FileStart
 from canal_server.runtime.lifecycle import Stop
+from canal_server.source.archive.source_binlogs import readable_logs
 from canal_server.source.read.available_positions import SourceFiles
 from canal_server.source.read.ddl_scan import DdlScanner
 from canal_server.source.schema.source_traits import source_of, traits_of
@@ -189,7 +190,7 @@ def _checked(
     at: EntryPosition, config: InstanceConfig, control: ControlConnection
 ) -> EntryPosition:
     """Return the position with its time. Raises if the server does not have it."""
-    files = SourceFiles(tuple(binary_logs(control)))
+    files = SourceFiles(tuple(readable_logs(control)))
     if not files.had(at.journal_name, at.position):
         raise CanalError(
             f"the binlog of {control.access.address} has no position {at}; it holds"

@@ -90,6 +90,14 @@ def host_keys(host: str, number: int = 0) -> tuple[Key, ...]:
             " `canal.instance.gtidon`.",
         ),
         Key(
+            name + "archive.dir",
+            field + "archive",
+            values.folder,
+            "A directory with binlog files that this server has purged. They are read"
+            " [as if the server still had them](../howto/archived-binlogs.md).",
+            ours=True,
+        ),
+        Key(
             name + "sslMode",
             field + "ssl_mode",
             values.ssl_mode,

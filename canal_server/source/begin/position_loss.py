@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from canal_server.core.gtid.mysql_sets import GtidSet
-from canal_server.mysql.binlogs import purged_gtids
 from canal_server.position.log_position_managers import same_server
+from canal_server.source.archive.source_binlogs import unreadable_gtids
 
 if TYPE_CHECKING:
     from canal_server.config.schema import SourceConfig
@@ -71,4 +71,4 @@ def purged_set(
     """
     if not source.gtid_on or info.is_mariadb:
         return None
-    return GtidSet.parse(purged_gtids(control, info))
+    return GtidSet.parse(unreadable_gtids(control, info))

@@ -20,8 +20,8 @@ from canal_server.errors import (
 )
 from canal_server.messages import source_messages
 from canal_server.model.positions import base_name
-from canal_server.mysql.binlogs import binary_logs
 from canal_server.mysql.server_errors import is_refusal
+from canal_server.source.archive.source_binlogs import readable_logs
 from canal_server.source.begin.gtid_tracking import tracked
 from canal_server.source.begin.position_loss import LostPosition, purged_set
 from canal_server.source.begin.search import BinlogSearch
@@ -153,7 +153,7 @@ class SessionStart:
         """List the binlog files that the source has."""
         self.unlisted = ""
         try:
-            self.files = SourceFiles(tuple(binary_logs(control)))
+            self.files = SourceFiles(tuple(readable_logs(control)))
         except SourceRefused as error:
             # Reported when the session continues; otherwise its error says the same.
             self.unlisted = str(error)

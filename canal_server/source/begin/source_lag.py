@@ -19,18 +19,14 @@ from canal_server.model.positions import (
     LogPosition,
     binlog_file_number,
 )
-from canal_server.mysql.binlogs import (
-    BinlogEnd,
-    binary_logs,
-    current_end,
-    purged_gtids,
-)
+from canal_server.mysql.binlogs import BinlogEnd, current_end
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.flavour import ServerInfo, read_server_info
 from canal_server.mysql.replication import FIRST_EVENT
 from canal_server.mysql.server_answers import answer_about
 from canal_server.position.log_position_managers import same_server
 from canal_server.runtime.lifecycle import Stop
+from canal_server.source.archive.source_binlogs import readable_logs, unreadable_gtids
 from canal_server.source.begin.boundary_index import FILE_NAME, BoundaryIndex
 from canal_server.source.begin.survey import Surveyor
 from canal_server.source.read.available_positions import SourceFiles
@@ -133,10 +129,10 @@ class SourceView:
         connection = self.connection
         self.info = read_server_info(connection)
         # The files first: what is written meanwhile is after the end.
-        logs = binary_logs(connection)
+        logs = readable_logs(connection)
         self.end = current_end(connection, self.info)
         if logs and logs[-1].name != self.end.file:
-            logs = binary_logs(connection)  # a file was created in between
+            logs = readable_logs(connection)  # a file was created in between
         self.files = SourceFiles(
             tuple(
                 replace(each, size=self.end.position)
@@ -146,7 +142,7 @@ class SourceView:
             )
         )
         if self.has_gtids:
-            self.purged = purged_gtids(connection, self.info)
+            self.purged = unreadable_gtids(connection, self.info)
         # In ms, independent of the session's time zone.
         rows = connection.query("SELECT UNIX_TIMESTAMP(NOW(3))")
         with answer_about("its clock", connection.access.address):

@@ -14,15 +14,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 from canal_server.core.gtid.mariadb_sets import MariaGtidSet
 from canal_server.core.gtid.mysql_sets import GtidSet
 from canal_server.errors import BinlogPurged, PositionError, SourceError
-from canal_server.mysql.binlogs import (
-    binary_logs,
-    current_end,
-    executed_gtids,
-    server_time_s,
-)
+from canal_server.mysql.binlogs import current_end, executed_gtids, server_time_s
 from canal_server.mysql.server_errors import is_refusal
 from canal_server.mysql.standby import gtids_of
 from canal_server.position.log_position_managers import same_server
+from canal_server.source.archive.source_binlogs import readable_logs
 from canal_server.source.read.start_position import FIRST_EVENT, StartPosition
 
 if TYPE_CHECKING:
@@ -321,7 +317,7 @@ class StartFinder:
         `files`: where to search, empty for all. A given file is read from its beginning
         when all of it is newer. Raises PositionError.
         """
-        names = files or tuple(log.name for log in binary_logs(self.connection))
+        names = files or tuple(log.name for log in readable_logs(self.connection))
         found = self.search.boundary_before(names, timestamp_ms)
         if found is None and files:
             found = Found(files[0], FIRST_EVENT, "all of it is newer")
@@ -351,7 +347,7 @@ class StartFinder:
 
     def oldest(self) -> StartPosition:
         """Return the start of the oldest file. Raises PositionError without any."""
-        logs = binary_logs(self.connection)
+        logs = readable_logs(self.connection)
         if not logs:
             raise PositionError(
                 f"{self.identity.address}: the source lists no binlog files; check that"

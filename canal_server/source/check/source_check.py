@@ -15,6 +15,7 @@ from canal_server.mysql.capture_settings import (
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.standby import Requirements, examine
 from canal_server.source.begin.source_servers import STANDBY
+from canal_server.source.check.archive_check import archive_results
 from canal_server.source.check.position_checks import (
     check_cursors,
     check_expiry,
@@ -102,7 +103,8 @@ def results_of(facts: SourceFacts, checked: CheckedSource) -> list[CheckResult]:
     """Return what each check finds."""
     needs = needs_of(checked.config.source)
     required = [each.check(facts.capture, needs) for each in REQUIREMENTS]
-    return required + [each(facts, checked) for each in CHECKS]
+    results = required + [each(facts, checked) for each in CHECKS]
+    return [*results, *archive_results(facts, checked)]
 
 
 def _connected(control: ControlConnection, checked: CheckedSource) -> list[CheckResult]:

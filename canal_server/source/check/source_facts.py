@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from canal_server.errors import CanalError
-from canal_server.mysql.binlogs import binary_logs, current_end, purged_gtids
+from canal_server.mysql.binlogs import current_end
 from canal_server.mysql.capture_settings import CaptureFacts, read_capture_facts
 from canal_server.mysql.server_answers import answer_about, reads_answers
 from canal_server.runtime.lifecycle import Stop
+from canal_server.source.archive.archive_survey import survey_archive
+from canal_server.source.archive.source_binlogs import readable_logs, unreadable_gtids
 from canal_server.source.check.unlogged_changes import unlogged_changes
 from canal_server.source.check.visible_tables import hidden_keys, visible_tables
 from canal_server.source.read.available_positions import SourceFiles
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from canal_server.mysql.control_connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.mysql.silent_foreign_keys import ForeignKey
+    from canal_server.source.archive.archive_survey import ArchiveSurvey
 
 Table = tuple[str, str]
 _Part = TypeVar("_Part")
@@ -69,6 +72,7 @@ class SourceFacts:
     replicas: list[OtherReplica] | CanalError
     unlogged: list[str] | CanalError
     oldest_ms: int | CanalError | None = None
+    archive: ArchiveSurvey | CanalError | None = None  # None: there is none
 
     @property
     def info(self) -> ServerInfo:
@@ -91,7 +95,7 @@ def read_source_facts(
     capture = read_capture_facts(control)
     info = capture.info
     tables = _part(lambda: visible_tables(control))
-    files = _part(lambda: SourceFiles(tuple(binary_logs(control))))
+    files = _part(lambda: SourceFiles(tuple(readable_logs(control))))
     return SourceFacts(
         address=str(control.access.address),
         capture=capture,
@@ -102,7 +106,7 @@ def read_source_facts(
         else _part(lambda: hidden_keys(control, tables)),
         files=files,
         end_file=_part(lambda: current_end(control, info).file),
-        purged=_part(lambda: purged_gtids(control, info) if info.has_gtids else ""),
+        purged=_part(lambda: unreadable_gtids(control, info) if info.has_gtids else ""),
         replicas=_part(lambda: _replicas(control, info)),
         unlogged=tables
         if isinstance(tables, CanalError)
@@ -110,6 +114,7 @@ def read_source_facts(
         oldest_ms=_part(lambda: _oldest_ms(control, config, files))
         if with_oldest
         else None,
+        archive=_part(lambda: survey_archive(control)),
     )
 
 

@@ -8,18 +8,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from canal_server.model.positions import EntryPosition
-from canal_server.mysql.dump_connection import DumpStream
 from canal_server.mysql.server_errors import error_of_packet
 from canal_server.mysql.source_settings import Address
+from canal_server.source.archive.archived_dump import dump_of
 from canal_server.source.read.binlog_reader import Reader
 
 if TYPE_CHECKING:
     from canal_server.filters.column_filters import ColumnFilter
     from canal_server.model.positions import LogIdentity
+    from canal_server.mysql.dump_connection import DumpStream
     from canal_server.mysql.replication import ReplicaId
     from canal_server.mysql.source_settings import Access
     from canal_server.ports import TablePredicate, TableSchemas
     from canal_server.runtime.lifecycle import Stop
+    from canal_server.source.archive.archived_dump import ArchivedDump
     from canal_server.source.begin.boundary_index import BoundaryIndex
     from canal_server.source.pump.delivered import Delivered
     from canal_server.source.pump.pump_ports import PumpSource
@@ -81,9 +83,9 @@ def stream_of(
     begin: StartPosition,
     turn: Stop,
     patience: Patience,
-) -> DumpStream:
+) -> DumpStream | ArchivedDump:
     """Return a stream of the binlog from a position; it is not open yet."""
-    return DumpStream(access, replica, begin.dump_start(), turn, patience.options())
+    return dump_of(access, replica, begin.dump_start(), turn, patience.options())
 
 
 def end_position(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from canal_server.mysql.control_connection import ControlConnection
     from canal_server.mysql.dump_connection import DumpStream
+    from canal_server.source.archive.archived_dump import ArchivedDump
     from canal_server.source.begin.source_servers import Source
 
 
@@ -32,7 +33,7 @@ class SourceSwitch:
         self.current = Stop()
         # The connections of the session, which its thread sets.
         self.control: ControlConnection | None = None
-        self.stream: DumpStream | None = None
+        self.stream: DumpStream | ArchivedDump | None = None
         self._lock = threading.Lock()  # guards the turn and the next server
         self._next: Source | None = None
         # Readable when the pause that a session waits in is to end. It is made once, as

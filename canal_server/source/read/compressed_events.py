@@ -11,9 +11,8 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import zstandard
-
 from canal_server.decoder.rows.checked_bytes import CheckedBytes
+from canal_server.doors.zstd import ZstdError, inflated
 from canal_server.errors import DecodeError
 from canal_server.source.read.python_events import POST_HEADER
 
@@ -133,18 +132,18 @@ class Payload:
             return
         if self.algorithm != ZSTD:
             raise DecodeError(f"unknown payload compression algorithm {self.algorithm}")
-        inflated = 0
-        inflater = zstandard.ZstdDecompressor().stream_reader(self.data, closefd=False)
+        inflated_bytes = 0
+        inflater = inflated(self.data)
         try:
             while piece := inflater.read(PIECE_BYTES):
-                inflated += len(piece)
-                if self.size is not None and inflated > self.size:
+                inflated_bytes += len(piece)
+                if self.size is not None and inflated_bytes > self.size:
                     raise DecodeError(
                         f"payload inflates to more than {self.size} bytes, the size in "
                         "its header"
                     )
                 yield piece
-        except zstandard.ZstdError as error:
+        except ZstdError as error:
             raise DecodeError(f"payload cannot be inflated: {error}") from error
 
 

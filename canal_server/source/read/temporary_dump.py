@@ -14,9 +14,9 @@ from canal_server.core.blocks import BlockPool
 from canal_server.core.table_ids import TableIds
 from canal_server.errors import ConnectionLost
 from canal_server.filters.column_filters import ColumnFilter
-from canal_server.mysql.dump_connection import DumpStream
 from canal_server.mysql.replication import FileStart, replica_id
 from canal_server.mysql.server_errors import error_of_packet
+from canal_server.source.archive.archived_dump import dump_of
 from canal_server.source.read.binlog_reader import Reader, StreamEnd
 from canal_server.source.read.silence_limit import options_of
 from canal_server.source.read.unreadable_events import unreadable_of
@@ -128,7 +128,7 @@ class TemporaryDump:
             return not is_enough
 
         source = self._config.source
-        stream = DumpStream(
+        stream = dump_of(
             self._access,
             replica_id(
                 self._config.destination,

@@ -18,6 +18,7 @@ from canal_server.messages import source_messages
 from canal_server.model.entry import EventType
 from canal_server.model.positions import binlog_file_number
 from canal_server.protocol.entry_messages import Pair, RowChange
+from canal_server.source.archive.source_binlogs import archived_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,6 +205,12 @@ class Advice:
             f"to inspect: canal-server decode {self._source()} --from {file}:{begin} "
             f"--until {file}:{offset + 1} --unreadable raw --entries"
         )
+        archived = archived_file(self.access, file)
+        if archived is not None:
+            look = (
+                f"if it was read from the archive, replace {archived.path} with an"
+                f" intact copy; {look}"
+            )
         if not decoder.is_framed:
             return f"{look}; its end is unknown: start after it"
         name = f"{file}:{offset}=skip"

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 from canal_server.errors import ConnectionLost, SourceError, SourceRefused
 from canal_server.messages import history_messages
 from canal_server.model.positions import EntryPosition, binlog_file_number
-from canal_server.mysql.binlogs import binary_logs, current_end
+from canal_server.mysql.binlogs import current_end
 from canal_server.mysql.collations import collation_names
 from canal_server.mysql.schema_dump import SchemaReader
+from canal_server.source.archive.source_binlogs import readable_logs
 from canal_server.source.schema.history_segments import SegmentFinder
 from canal_server.source.schema.source_traits import record_of
 
@@ -252,7 +253,7 @@ class _LaterStatements:
         if self._from is not None and start.order() >= self._from.order():
             start = self._to
         try:
-            logs = binary_logs(self._control)
+            logs = readable_logs(self._control)
         except SourceRefused:
             return False  # the account lacks the privilege
         number = binlog_file_number(start.journal_name or "")

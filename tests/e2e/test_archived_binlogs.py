@@ -1,0 +1,281 @@
+"""Binlog files that the source has purged are read from an archive, then the source."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from binlog_archiver import archive
+from binlog_bytes import GTID, MARIA_GTID
+from fix_random import longer
+from load import Load, allow_from, receive_until_broken, stored_cursor
+
+from canal_server import cli
+
+FLAVOURS = ["mysql", "mariadb"]
+ARCHIVE = "canal.instance.master.archive.dir"
+
+
+class Archived:
+    """A source of the test's own, its archive, and a pipeline that may read both."""
+
+    def __init__(self, source, pipeline, rng, folder):
+        self.source, self.pipeline, self.folder = source, pipeline, folder
+        self.writer = pipeline.writer(rng)
+        self.checker = pipeline.checker(self.writer)
+
+    def write_files(self, count, transactions=5):
+        """Write transactions to several binlog files; the last one is closed."""
+        for _ in range(count):
+            self.writer.write(transactions)
+            self.source.execute("FLUSH BINARY LOGS")
+
+    def receive(self):
+        """Receive and ack all that was written."""
+        with self.pipeline.client() as client:
+            self.pipeline.receive(client, self.checker)
+
+
+@pytest.fixture
+def make_archived(own_server, make_pipeline, rng, tmp_path):
+    """Give `make(flavour, gtid, options)`: some transactions written and received.
+
+    The pipeline is stopped and the archive is empty.
+    """
+
+    def make(flavour, *, gtid=False, options=()) -> Archived:
+        source = own_server(flavour, options)
+        source.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
+        folder = tmp_path / "archive"
+        folder.mkdir()
+        settings = {ARCHIVE: folder, "canal.instance.gtidon": gtid}
+        pipeline = make_pipeline(source, "shop", settings)
+        pipeline.start()
+        made = Archived(source, pipeline, rng, folder)
+        made.writer.write(5)
+        made.receive()
+        pipeline.stop()
+        made.checker.resume(5, 5)
+        return made
+
+    return make
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("gtid", [False, True], ids=["file", "gtid"])
+def test_archive_then_source(make_archived, *, flavour, gtid):
+    """What was purged comes from the archive, the rest from the source, each once.
+
+    Acks are those of the binlog: a restart continues without the archive.
+    """
+    made = make_archived(flavour, gtid=gtid)
+    made.write_files(3)
+    archive(made.source, made.folder)
+    made.write_files(2)
+    made.pipeline.start()
+    made.receive()
+    made.writer.write(5)
+    made.receive()
+    made.pipeline.stop()
+    for each in made.folder.iterdir():
+        each.unlink()
+    done = made.checker.done
+    made.checker.resume(done, done)
+    made.writer.write(5)
+    made.pipeline.start()
+    made.receive()
+    assert made.checker.done == len(made.writer.transactions)
+    assert made.checker.repeated == 0
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("gtid", [False, True], ids=["file", "gtid"])
+def test_killed(make_archived, rng, *, flavour, gtid):
+    """Kills amid the archive and amid the change to the source lose and double nothing.
+
+    Meanwhile the source is written to, and purges more.
+    """
+    made = make_archived(flavour, gtid=gtid)
+    pipeline, checker = made.pipeline, made.checker
+    pipeline.configure({"canal.file.flush.period": 20})
+    made.write_files(8, transactions=rng.randint(10, 30))
+    archive(made.source, made.folder)
+    pipeline.start()
+    with Load(made.writer, 0.02):
+        for _ in range(longer(4)):
+            killer = threading.Timer(rng.uniform(0.3, 1.5), pipeline.kill)
+            killer.start()
+            receive_until_broken(pipeline, checker, rng)
+            killer.join()
+            print(f"killed with {checker.done} of {len(made.writer.transactions)}")
+            allow_from(stored_cursor(pipeline), checker)
+            archive(made.source, made.folder)
+            pipeline.start()
+    made.receive()
+    assert checker.done == len(made.writer.transactions)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_statements(make_archived, flavour):
+    """Rows have the columns of their time, though tables changed in the archive.
+
+    A table that was dropped since is known from its statements as well.
+    """
+    made = make_archived(flavour)
+    table = "shop.changing"
+    made.source.execute(
+        f"CREATE TABLE {table} (id INT PRIMARY KEY)",
+        f"INSERT INTO {table} VALUES (1)",
+        "FLUSH BINARY LOGS",
+        f"ALTER TABLE {table} ADD COLUMN name VARCHAR(9) FIRST",
+        f"INSERT INTO {table} VALUES ('two', 2)",
+        "FLUSH BINARY LOGS",
+        f"ALTER TABLE {table} RENAME COLUMN name TO label",
+        f"INSERT INTO {table} VALUES ('three', 3)",
+        f"DROP TABLE {table}",
+    )
+    archive(made.source, made.folder)
+    made.pipeline.start()
+    with made.pipeline.client() as client:
+        changes = [each.row_change() for each in made.pipeline.rows(client, 7)]
+    rows = [dict(each.row_datas[0].after) for each in changes if each.row_datas]
+    assert rows == [
+        {"id": "1"},
+        {"name": "two", "id": "2"},
+        {"label": "three", "id": "3"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flavour", "options"),
+    [
+        ("mysql", ("--binlog-transaction-compression=ON",)),
+        ("mysql", ("--binlog-checksum=NONE",)),
+        ("mariadb", ("--log-bin-compress=ON", "--log-bin-compress-min-len=10")),
+        ("mariadb", ("--binlog-checksum=NONE",)),
+    ],
+    ids=["mysql-compressed", "mysql-plain", "mariadb-compressed", "mariadb-plain"],
+)
+def test_events_of_all_kinds(make_archived, flavour, options):
+    """Compressed transactions, and binlogs without checksums, are read as well."""
+    made = make_archived(flavour, options=options)
+    made.write_files(2)
+    made.writer.write(1, rows=500)
+    archive(made.source, made.folder)
+    made.writer.write(5)
+    if "compression" in options[0]:
+        # All of a compressed transaction is at one position, which is sent again.
+        made.checker.resume(4, 5)
+    made.pipeline.start()
+    made.receive()
+    assert made.checker.done == len(made.writer.transactions)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_oldest(make_archived, flavour):
+    """The position `oldest` is the first file of the archive, also by its time."""
+    made = make_archived(flavour)
+    made.write_files(2)
+    archive(made.source, made.folder)
+    made.pipeline.meta_file.unlink()
+    made.pipeline.configure(
+        {
+            "canal.instance.master.journal.name": "oldest",
+            "canal.instance.master.position": None,
+        }
+    )
+    made.checker.resume(0, 0)
+    made.pipeline.start()
+    made.receive()
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_damage(make_archived, flavour):
+    """A missing, truncated, damaged or unfinished file is an error that names it.
+
+    Nothing after it is delivered. Once the file is replaced, reading continues by
+    itself, and nothing is lost.
+    """
+    made = make_archived(flavour)
+    pipeline = made.pipeline
+    made.write_files(3)
+    names = archive(made.source, made.folder)
+    file = made.folder / names[-2]
+    intact = file.read_bytes()
+    damaged = bytearray(intact)
+    damaged[len(intact) // 2] ^= 0xFF
+    states = {
+        "is truncated: it ends inside of this event": intact[:-40],
+        "checksum is wrong|names .* as its end|archived binlog file": bytes(damaged),
+        "without the event that closes a file": intact[: last_transaction(intact)],
+        "does not start with": b"no binlog" * 9,
+        f"lacks {file.name}": None,
+    }
+    pipeline.start()
+    for expected, content in states.items():
+        file.unlink(missing_ok=True)
+        if content is not None:
+            file.write_bytes(content)
+        pipeline.stop()
+        pipeline.start()
+        line = pipeline.process.wait_for_log(f"ERROR .*({expected})")
+        assert file.name in line
+        pipeline.wait_for_status(lambda status: file.name in status["error"])
+    file.write_bytes(intact)
+    made.checker.resume(5)
+    made.receive()
+    assert made.checker.done == len(made.writer.transactions)
+
+
+def last_transaction(content: bytes) -> int:
+    """Return where the last transaction of a binlog file begins, by its GTID event."""
+    found, at = 0, 4
+    while at < len(content):
+        if content[at + 4] in (GTID, MARIA_GTID):
+            found = at
+        at += int.from_bytes(content[at + 9 : at + 13], "little")
+    return found
+
+
+@pytest.mark.parametrize("gtids", [False, True], ids=["confirmed", "by-gtid"])
+def test_crashed_source(make_archived, *, gtids):
+    """A file that a crash has left without its closing event is read to its end.
+
+    When the GTIDs say that nothing is missing, or when the operator does.
+    """
+    options = ("--gtid-mode=ON", "--enforce-gtid-consistency=ON")
+    made = make_archived("mysql", options=options if gtids else ("--gtid-mode=OFF",))
+    made.writer.write(5)
+    made.source.kill()
+    made.source.restart()
+    made.writer.write(5)
+    names = archive(made.source, made.folder)
+    made.pipeline.start()
+    if not gtids:
+        line = made.pipeline.process.wait_for_log("ERROR .* closes a file")
+        crashed = next(name for name in names if f"{name} ends" in line)
+        (made.folder / f"{crashed}.complete").touch()
+    made.checker.resume(5)
+    made.receive()
+    assert made.checker.done == len(made.writer.transactions)
+
+
+def test_check(make_archived, capsys):
+    """`check` says what the archive covers, and what it lacks."""
+    made = make_archived("mysql")
+    made.write_files(2)
+    names = archive(made.source, made.folder)
+    assert f"has {names[0]} to {names[-1]} ({len(names)} files)" in checked(
+        made, capsys
+    )
+    (made.folder / names[-1]).unlink()
+    found = checked(made, capsys)
+    assert f"lacks {names[-1]}, the file before the source's oldest" in found
+    assert "FAIL" in found
+
+
+def checked(made, capsys) -> str:
+    """Return the lines of `check` that are about the archive."""
+    cli.main(["check", "--conf", str(made.pipeline.conf)])
+    lines = capsys.readouterr().out.splitlines()
+    return "\n".join(line for line in lines if "archive.dir" in line)

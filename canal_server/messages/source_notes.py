@@ -113,6 +113,41 @@ SOURCE_ERRORS: Final = (
         " otherwise [start elsewhere](../howto/start-elsewhere.md).",
     ),
     Note(
+        error="ArchiveError",
+        fragments=("replace it with an intact copy",),
+        meaning="An [archived binlog file](../howto/archived-binlogs.md) is truncated,"
+        " damaged or encrypted, or no binlog. The text has the file and the offset.",
+        remedy="Replace the file; reading resumes by itself.",
+    ),
+    Note(
+        error="ArchiveError",
+        fragments=("without the event that closes a file",),
+        meaning="An archived binlog file was copied before the server had finished it,"
+        " or the server crashed at its end.",
+        remedy="[Replace the file, or confirm that it is"
+        " complete](../howto/archived-binlogs.md#when-a-file-cannot-be-read).",
+    ),
+    Note(
+        error="ArchiveError",
+        fragments=("is not the one before",),
+        meaning="The last archived file and the next file are not of one binlog: the"
+        " binlog was reset, or the archive is of another server.",
+        remedy="Remove the files that are not of this binlog from the archive.",
+    ),
+    Note(
+        error="ArchiveError",
+        fragments=("has files of several binlogs",),
+        meaning="The directory of archived binlog files has files with different base"
+        " names.",
+        remedy="Use one directory for each server.",
+    ),
+    Note(
+        error="BinlogPurged",
+        fragments=("and so has the archive", "comes before what can be read"),
+        meaning="Neither the source nor its archive has what is needed.",
+        remedy="Add the missing files to the [archive](../howto/archived-binlogs.md).",
+    ),
+    Note(
         error="BinlogPurged",
         fragments=("Could not find first log file name",),
         meaning="The binlog file was purged: canal-server was down, or clients were"

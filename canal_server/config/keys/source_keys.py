@@ -66,8 +66,8 @@ def host_keys(host: str, number: int = 0) -> tuple[Key, ...]:
             field + "journal_name",
             values.text,
             "The binlog file to start in when no cursor is stored. `oldest` means the"
-            " first file that the source still has. With no start configured, the"
-            " instance starts at the current end of the binlog;"
+            " first file that the source, or its archive, still has. With no start"
+            " configured, the instance starts at the current end of the binlog;"
             " [where reading starts](../explanation/start-position.md).",
         ),
         Key(

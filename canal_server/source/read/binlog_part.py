@@ -15,13 +15,14 @@ from canal_server.core.table_ids import TableIds
 from canal_server.errors import ConnectionLost, DecodeError
 from canal_server.filters.column_filters import ColumnFilter
 from canal_server.model.positions import binlog_file_number
-from canal_server.mysql.dump_connection import DumpOptions, DumpStream
+from canal_server.mysql.dump_connection import DumpOptions
 from canal_server.mysql.replication import FileStart, replica_id
 from canal_server.mysql.server_errors import error_of_packet
 from canal_server.protocol.entry_messages import decode_entry
 from canal_server.protocol.packets import Messages
 from canal_server.protocol.protobuf import decode, varint
 from canal_server.runtime.lifecycle import Stop
+from canal_server.source.archive.archived_dump import dump_of
 from canal_server.source.read.binlog_files import FileSource
 from canal_server.source.read.binlog_reader import Reader, StreamEnd
 from canal_server.source.read.map_columns import MapReader, NoColumns
@@ -101,7 +102,7 @@ class Part:
         and TableMetaError.
         """
         reader = self._reader(address=str(access.address))
-        stream = DumpStream(
+        stream = dump_of(
             access,
             replica_id(_DESTINATION),
             FileStart(start.file, start.offset),

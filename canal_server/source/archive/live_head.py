@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.core.gtid.mariadb_sets import MariaGtidSet
 from canal_server.core.gtid.mysql_sets import GtidSet
 
 if TYPE_CHECKING:
-    from canal_server.mysql.dump_connection import DumpStream
     from canal_server.runtime.lifecycle import Stop
     from canal_server.source.archive.archive_files import Gtids
 
@@ -21,13 +20,22 @@ _PACKETS: Final = 3  # ROTATE, format description, GTIDs
 _SPACE_BYTES: Final = 64 * 1024
 
 
+class LiveDump(Protocol):
+    """A server's dump; `checksum` names that of its events."""
+
+    checksum: str
+
+    def receive_into(self, buffer: memoryview, timeout_s: float | None) -> int | None:
+        """Wait for bytes; 0 at the end, None when stopped."""
+
+
 class LiveHead:
     """Receives until the first event of a file, and the next one, are there.
 
     `received` is all that was received; it is to be read before anything else.
     """
 
-    def __init__(self, dump: DumpStream) -> None:
+    def __init__(self, dump: LiveDump) -> None:
         self._dump = dump
         self.received = b""
         self.has_format = False

@@ -60,7 +60,8 @@ class Kept:
         """Return the set that was executed so far."""
         mysql = self.source.flavour == "mysql"
         name = "gtid_executed" if mysql else "gtid_binlog_pos"
-        return self.source.execute(f"SELECT @@global.{name}")[0][0].replace("\n", "")
+        ((found,),) = self.source.execute(f"SELECT @@global.{name}")
+        return str(found).replace("\n", "")
 
     def dump(self, start, stop=None, *, archived=True):
         """Return a dump that ends at the end of the binlog."""

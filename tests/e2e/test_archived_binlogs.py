@@ -14,6 +14,12 @@ from canal_server import cli
 
 FLAVOURS = ["mysql", "mariadb"]
 ARCHIVE = "canal.instance.master.archive.dir"
+# Passes over a client that is away.
+SMALL_RING = {
+    "canal.instance.cursor.pin.seconds": 0,
+    "canal.instance.memory.buffer.size": 64,
+    "canal.instance.transaction.size": 16,
+}
 
 
 class Archived:
@@ -258,6 +264,29 @@ def test_crashed_source(make_archived, *, gtids):
     made.checker.resume(5)
     made.receive()
     assert made.checker.done == len(made.writer.transactions)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_lagging_client(make_archived, flavour):
+    """A client that was away catches up from the archive while others are served."""
+    made = make_archived(flavour)
+    pipeline = made.pipeline
+    pipeline.configure(SMALL_RING)
+    pipeline.start()
+    checker = pipeline.checker(made.writer)
+    checker.resume(4, 5)
+    with pipeline.client(1002) as live:
+        for _ in range(3):
+            made.write_files(1, transactions=20)
+            pipeline.receive(live, checker)
+        pipeline.wait_for_status(
+            lambda status: not status["late_clients"]["1001"]["in_ring"]
+        )
+        archive(made.source, made.folder)
+        made.writer.write(5)
+        made.receive()
+        pipeline.receive(live, checker)
+    assert made.checker.done == checker.done == len(made.writer.transactions)
 
 
 def test_check(make_archived, capsys):

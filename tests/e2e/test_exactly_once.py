@@ -74,16 +74,24 @@ def all_ids(count: int) -> list[str]:
     return [str(number) for number in range(1, count + 1)]
 
 
-@pytest.mark.parametrize("form", ["canal-json", "maxwell", "debezium"])
+@pytest.mark.parametrize(
+    ("form", "rounds"),
+    # What is killed meets transactions, whatever their messages look like.
+    [("canal-json", 6), ("maxwell", 2), ("debezium", 2)],
+)
 def test_kills(
-    deliver: Callable[..., Pipeline], kafka: Kafka, rng: random.Random, form: str
+    deliver: Callable[..., Pipeline],
+    kafka: Kafka,
+    rng: random.Random,
+    form: str,
+    rounds: int,
 ) -> None:
     """Whatever is killed, the topic has each change once, in the order of commits."""
     topic = followed(kafka, "shop")
     pipeline = deliver({"canal.mq.form": form}, **BY_TABLE)
     shop = Shop(pipeline, rng)
     written = 0
-    for number in range(longer(6)):
+    for number in range(longer(rounds)):
         before = topic.count("log")
         more = rng.randint(50, 300)
         shop.write(more)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -84,6 +85,16 @@ class Kafka:
             self._popen.kill()
             self._popen.wait()
             self._popen = None
+
+    def pause(self) -> None:
+        """Let it answer nothing, while its connections stay."""
+        assert self._popen is not None, "it runs"
+        self._popen.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it continue."""
+        assert self._popen is not None, "it runs"
+        self._popen.send_signal(signal.SIGCONT)
 
     def create(
         self, topic: str, partitions: int, settings: dict[str, str] | None = None

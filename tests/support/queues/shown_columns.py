@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from canal_server.queues.forms.column_traits import traits_of
 
 VARCHAR = 12  # of java.sql.Types
 
 
-class Shown(NamedTuple):
+@dataclass
+class Shown:
     """A column as schemas show it."""
 
     name: str

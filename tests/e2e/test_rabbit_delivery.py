@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fix_random import longer
+from load import Load
 from random_shop import Shop, Topic, wait_until
 
 from canal_server.cli import main
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 pytest.importorskip("pika", reason="the extra `rabbitmq` is not installed")
 
 QUEUE, EXCHANGE = "all", "changes"
+PAUSE_S = 0.1  # between portions of a load, which has to be read one by one
 
 
 def deliver(pipeline: Pipeline, rabbit: Rabbit, /, **main_settings: object) -> None:
@@ -126,20 +128,32 @@ def test_a_wrong_password(stopped: Pipeline, rabbit: Rabbit) -> None:
 def test_a_memory_alarm(
     stopped: Pipeline, rabbit: Rabbit, rng: random.Random
 ) -> None:  # fmt: skip
-    """The delivery shows that the broker blocks publishers, and continues after it."""
+    """Under load, the delivery shows that the broker blocks publishers, and why.
+
+    When the alarm is over, it continues: all changes come in their order, each once, as
+    the broker has not refused any.
+    """
     rabbit.create(QUEUE, EXCHANGE)
     shop, topic = Shop(stopped, rng), Topic(rabbit.follow(QUEUE))
     deliver(stopped, rabbit)
-    shop.write(5)
-    wait_until(lambda: topic.has_all(shop), stopped.process)
-    rabbit.control("set_vm_memory_high_watermark", "0.0000001")
-    shop.write(200)
-    stopped.process.wait_for_log("confirms nothing: .* blocks publishers: low on mem")
-    stopped.wait_for_status(lambda status: status["delivery"]["state"] == "blocked")
+    with Load(shop, PAUSE_S):
+        wait_until(lambda: topic.count("log") > 0, stopped.process)
+        rabbit.control("set_vm_memory_high_watermark", "0.0000001")
+        stopped.process.wait_for_log(
+            "confirms nothing: .* blocks publishers: low on mem"
+        )
+        stopped.wait_for_status(lambda status: status["delivery"]["state"] == "blocked")
+        found = stopped.status()["delivery"]
+        assert "blocks publishers: low on memory" in found["reason"]
+        assert found["in_flight"] > 0
+    shop.write(50)
+    assert stopped.status()["delivery"]["state"] == "blocked"
     rabbit.control("set_vm_memory_high_watermark", "0.4")
     wait_until(lambda: topic.has_all(shop), stopped.process)
     topic.check(shop)
+    assert topic.log == [str(number) for number in range(1, len(topic.log) + 1)]
     stopped.wait_for_status(lambda status: status["delivery"]["state"] == "delivering")
+    assert stopped.status()["delivery"]["failures"] == 0
 
 
 def test_a_message_that_is_too_large(

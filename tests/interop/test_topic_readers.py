@@ -1,6 +1,7 @@
 """Flink and Spark read the topics of the server, as the documents say.
 
-With CANAL_INTEROP=1, as Kafka, Flink and Spark's source for Kafka come from Maven.
+With CANAL_INTEROP=1, as Kafka, a registry of schemas, Flink and Spark's source for
+Kafka come from Maven.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from fix_kafka import Kafka
     from fix_pipeline import Pipeline
+    from fix_registry import Apicurio
 
 pytest.importorskip("confluent_kafka", reason="the extra `kafka` is not installed")
 
@@ -52,6 +54,10 @@ FORMS: dict[str, tuple[dict[str, str], str]] = {
         DEBEZIUM | {"canal.mq.debezium.schemas.enable": "true"},
         "'debezium-json', 'debezium-json.schema-include' = 'true'",
     ),
+    "debezium-avro": (
+        KEYED | {"canal.mq.form": "debezium-avro"},
+        "'debezium-avro-confluent', 'debezium-avro-confluent.url' = 'REGISTRY'",
+    ),
 }
 READ_S = 240.0
 # Of JDK 17 and later, for Flink and Spark.
@@ -77,6 +83,15 @@ def form(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def registry_url(request: pytest.FixtureRequest, form: str) -> str:
+    """Give the URL of a registry of schemas, if the messages need one."""
+    if "avro" not in form:
+        return ""
+    registry: Apicurio = request.getfixturevalue("apicurio")
+    return registry.url
+
+
+@pytest.fixture
 def pipeline(
     make_pipeline: Callable[..., Pipeline], source_server: Any, database: str
 ) -> Pipeline:
@@ -90,6 +105,7 @@ def topic(
     make_kafka: Callable[[], Kafka],
     rng: random.Random,
     form: str,
+    registry_url: str,
 ) -> tuple[str, str, list[tuple[Any, ...]]]:
     """Give brokers, a topic that has the changes of a table, and the table's rows."""
     kafka = make_kafka()
@@ -99,6 +115,8 @@ def topic(
         "kafka.bootstrap.servers": kafka.servers,
         **FORMS[form][0],
     }
+    if registry_url:
+        pipeline.main_settings["canal.mq.schema.registry.url"] = registry_url
     pipeline.configure(SETTINGS)
     pipeline.start()
     table = f"{database}.orders"
@@ -155,7 +173,7 @@ def class_path(what: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("form", FORMS, indirect=True)
-def test_flink(topic, tmp_path, form) -> None:
+def test_flink(topic, tmp_path, form, registry_url) -> None:
     """Flink's formats make the table of it, with updates and deletes."""
     servers, name, rows = topic
     java = need("java")
@@ -166,7 +184,7 @@ def test_flink(topic, tmp_path, form) -> None:
         ("'broker1:9092'", f"'{servers}'"),
         ("'shop_orders'", f"'{name}'"),
         ("'scan.startup", "'scan.bounded.mode' = 'latest-offset', 'scan.startup"),
-        ("'canal-json'", FORMS[form][1]),
+        ("'canal-json'", FORMS[form][1].replace("REGISTRY", registry_url)),
         ("made TIMESTAMP(0)", "made BIGINT" if is_number else "made TIMESTAMP(0)"),
     ):
         assert create.count(there) == 1

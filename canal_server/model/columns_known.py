@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,8 @@ class ColumnMeta:
     charset: str | None = None
     is_key: bool = False  # part of the primary key
     nullable: bool = True
+    # Computed from other columns, as far as this is known.
+    generated: bool = field(default=False, compare=False)
 
     @property
     def unsigned(self) -> bool:

@@ -5,6 +5,7 @@ Leaves out the columns at an earlier binlog position (`canal_server.tablemeta`).
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -22,19 +23,20 @@ TableName = tuple[str, str]  # schema, table
 
 TABLES_PER_QUERY = 200
 
+# In EXTRA; PERSISTENT in MariaDB before 10.2. DEFAULT_GENERATED is not one.
+_GENERATED = re.compile(r"^(VIRTUAL|STORED|PERSISTENT)\b", re.IGNORECASE)
+
 _GENERATED_KEYS_SINCE = (8, 0, 30)  # MySQL
 _VERSIONED_TABLES_SINCE = (10, 3, 0)  # MariaDB
 
 # No joins: MariaDB opens only the tables that are named by constants, but for a join
 # those of the whole server. In each query, the first two columns are the table's names.
 _COLUMNS = """SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, COLUMN_TYPE,
-    CHARACTER_SET_NAME, IS_NULLABLE
+    CHARACTER_SET_NAME, IS_NULLABLE, EXTRA
   FROM information_schema.COLUMNS WHERE {which}
   ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"""
 
-_COLUMNS_OF_MARIADB = _COLUMNS.replace(
-    "IS_NULLABLE", "IS_NULLABLE, GENERATION_EXPRESSION"
-)
+_COLUMNS_OF_MARIADB = _COLUMNS.replace("EXTRA", "EXTRA, GENERATION_EXPRESSION")
 
 # COLUMNS.COLUMN_KEY cannot be used for the primary key: it is also PRI for a unique key
 # in a table without a primary one.
@@ -153,7 +155,7 @@ def _columns(facts: _Facts) -> Iterator[ColumnMeta]:
     """Yield a table's columns in the order of its row events."""
     keys = {column for column, index, *_ in facts.indexes if index == "PRIMARY"}
     shows_row_time = False
-    for name, mysql_type, charset, nullable, *generation in facts.columns:
+    for name, mysql_type, charset, nullable, extra, *generation in facts.columns:
         row_time = generation[:1] in (["ROW START"], ["ROW END"])
         shows_row_time = shows_row_time or row_time
         # MariaDB adds an explicit row end column to the primary key; for an implicit
@@ -161,7 +163,8 @@ def _columns(facts: _Facts) -> Iterator[ColumnMeta]:
         is_key = name in keys and not row_time
         # MariaDB appends a comment to the temporal types in its old format.
         kind = str(mysql_type).removesuffix(" /* mariadb-5.3 */")
-        yield ColumnMeta(str(name), kind, charset, is_key, nullable == "YES")
+        generated = _GENERATED.search(extra or "") is not None
+        yield ColumnMeta(str(name), kind, charset, is_key, nullable == "YES", generated)
     table_kind, engine = facts.table
     if table_kind == "SYSTEM VERSIONED" and not shows_row_time:
         yield ColumnMeta("row_start", "timestamp(6)", nullable=False)

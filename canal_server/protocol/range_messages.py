@@ -211,6 +211,7 @@ class RangeColumn:
     key: bool = boolean(3)
     nullable: bool = boolean(4)
     charset: str = string(5)
+    generated: bool = boolean(6)
 
 
 @dataclass(frozen=True, slots=True)

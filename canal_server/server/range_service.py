@@ -359,6 +359,7 @@ def _schema(
             each.is_key,
             each.nullable,
             each.charset or "",
+            each.generated,
         )
         for each in (meta.columns if meta is not None else ())
         if shown is None or shown.has(request.schema, request.table, each.name)

@@ -60,6 +60,15 @@ def copy_doubt(
     return ""
 
 
+def may_read_otherwise(before: ColumnMeta, after: ColumnMeta) -> bool:
+    """Check whether expressions may have other values after a new definition.
+
+    A text may have another collation, which columns do not show.
+    """
+    is_same = (before.mysql_type, before.charset) == (after.mysql_type, after.charset)
+    return not (is_same and _base(after) in _READ_AS_BEFORE)
+
+
 def _base(column: ColumnMeta) -> str:
     found = _BASE.match(column.mysql_type)
     return found[1].lower() if found else ""

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from canal_server.errors import ConfigError, LakeError
-from canal_server.mirror.ddl.copy_ddl import copy_doubt
+from canal_server.mirror.ddl.copy_ddl import copy_doubt, may_read_otherwise
 from canal_server.mirror.ddl.fills import NotConstantError, fill_of
+from canal_server.mirror.ddl.generation import NotComputableError, generated
 from canal_server.mirror.ddl.renames import is_shown
 from canal_server.mirror.ddl.table_statements import read_statement
 from canal_server.mirror.ddl.widening import Outcome, definitions_of, outcome
@@ -166,6 +167,8 @@ class _Decision:
         self._renames: list[RenameColumn] = []
         self._widens: list[Step] = []
         self._adds: list[Step] = []
+        # Columns from which others may be computed, by their names.
+        self._sources: dict[str, tuple[ColumnMeta, MirrorColumn]] = {}
 
     def _mirrored(self, columns: Sequence[ColumnMeta]) -> dict[str, MirrorColumn]:
         if not columns:
@@ -194,7 +197,15 @@ class _Decision:
             return Stop(leak)
         self._check_key(origins)
         columns = [self._with_null(each, origins) for each in self._after]
+        self._check_dependents(columns, origins)
         self._drop(origins, new)
+        self._sources = {
+            key: (column, new[key])
+            for column in columns
+            if (key := column.name.lower()) in new
+            and origins[key]
+            and not self._is_regenerated(key)
+        }
         for column in columns:
             key = column.name.lower()
             if key in new:
@@ -276,7 +287,48 @@ class _Decision:
             nullable = (unsaid or spec.nullable is True) and not column.is_key
         else:
             nullable = self._before[origin].nullable
-        return replace(column, nullable=nullable)
+        generated = (
+            GENERATED in spec.flags
+            if spec is not None
+            else bool(origin) and self._before[origin].generated
+        )
+        return replace(column, nullable=nullable, generated=generated)
+
+    def _is_regenerated(self, name: str) -> bool:
+        """Check whether a column's values are computed by the statement."""
+        spec = self._effect.defined.get(name)
+        return spec is not None and GENERATED in spec.flags
+
+    def _check_dependents(
+        self, columns: Sequence[ColumnMeta], origins: dict[str, str]
+    ) -> None:
+        """Raise if generated columns may change with those that they use."""
+        dependents = [
+            each.name
+            for each in columns
+            if each.generated and each.name.lower() not in self._effect.defined
+        ]
+        if not dependents:
+            return
+        changed = [
+            each.name
+            for each in columns
+            if (origin := origins[each.name.lower()])
+            and (
+                self._is_regenerated(each.name.lower())
+                or (
+                    each.name.lower() in self._effect.defined
+                    and may_read_otherwise(self._before[origin], each)
+                )
+            )
+        ]
+        if self._effect.converts:
+            changed.append("with text")
+        if changed:
+            raise _CannotFollowError(
+                f"column {dependents[0]} is generated, and may change with column "
+                f"{changed[0]}"
+            )
 
     def _follow_column(
         self, column: ColumnMeta, new: MirrorColumn, origin: str
@@ -284,6 +336,9 @@ class _Decision:
         """Add the steps for a column that the lake has after the statement."""
         if not origin:
             self._add(column, new)
+            return
+        if self._is_regenerated(column.name.lower()):
+            self._regenerate(column, new, origin)
             return
         if origin not in self._old:
             raise _CannotFollowError(
@@ -330,9 +385,8 @@ class _Decision:
                 "name"
             )
         if GENERATED in spec.flags:
-            raise _CannotFollowError(
-                f"added column {new.name} is generated from others"
-            )
+            self._adds.append(self._computed(column, new))
+            return
         if AUTO_INCREMENT in spec.flags:
             raise _CannotFollowError(
                 f"added column {new.name} has AUTO_INCREMENT values"
@@ -351,6 +405,35 @@ class _Decision:
             AddColumn(part.name, part.mysql_type, part.charset, fill, part.form)
             for part in lake_parts(new)
         ]
+
+    def _regenerate(self, column: ColumnMeta, new: MirrorColumn, origin: str) -> None:
+        """Add the steps for a column that has another expression, or the same again."""
+        is_partition = any(
+            each.column.lower() in (origin, new.name.lower())
+            for each in self._rule.partition_by
+        )
+        if column.is_key or is_partition:
+            raise _CannotFollowError(
+                f"column {new.name}, by which rows are found, is generated anew"
+            )
+        if origin in self._old:
+            self._drops += map(DropColumn, self._old[origin].targets)
+        self._adds.append(self._computed(column, new))
+
+    def _computed(self, column: ColumnMeta, new: MirrorColumn) -> AddColumn:
+        """Return the step for a column whose values are computed from others."""
+        text = self._effect.defined[column.name.lower()].generation or ""
+        if new.mask is not None or new.form:
+            raise _CannotFollowError(
+                f"column {new.name} is generated, and the lake has other values of it"
+            )
+        try:
+            how = generated(text, column, self._sources)
+        except NotComputableError as error:
+            raise _CannotFollowError(
+                f"column {new.name} is generated: {error}"
+            ) from None
+        return AddColumn(new.target, new.mysql_type, new.charset, generated=how)
 
     def _drop(self, origins: dict[str, str], new: dict[str, MirrorColumn]) -> None:
         """Add the steps for columns of the lake that are dropped or kept."""

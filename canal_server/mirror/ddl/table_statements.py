@@ -25,7 +25,6 @@ from canal_server.tablemeta.model.operations import (
     Unknown,
 )
 from canal_server.tablemeta.model.session_context import Context
-from canal_server.tablemeta.model.table_schema import GENERATED
 from canal_server.tablemeta.sql.resolve import resolve
 from canal_server.tablemeta.sql.row_moves import move_of, word_and_move
 from canal_server.tablemeta.sql.statement_classes import classify
@@ -193,10 +192,6 @@ def _add_item(item: Item, effect: StatementEffect) -> None:
     elif isinstance(item, ChangeColumn):
         _rename(effect, item.old, item.column.name)
         effect.defined[item.column.name.lower()] = item.column
-        if GENERATED in item.column.flags:
-            effect.problem = (
-                f"column {item.column.name} has another generation expression"
-            )
     elif isinstance(item, RenameColumn):
         _rename(effect, item.old, item.new)
     elif isinstance(item, DropColumn):

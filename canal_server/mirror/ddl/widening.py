@@ -40,7 +40,7 @@ class _Type(NamedTuple):
     charset: str
 
 
-_BITS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+BITS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _INTEGERS_OF_LAKE: Final = ("int8", "int16", "int32", "int64")
 # Character sets that include all characters of the others.
 _WHOLE: Final = frozenset(("utf8mb4", "utf16", "utf16le", "utf32", "gb18030"))
@@ -114,7 +114,7 @@ def _type_of(column: ColumnMeta) -> _Type:
         int(each) for each in re.findall(r"\d+", (found and found[2]) or "")
     )
     charset = {"utf8": "utf8mb3"}.get(column.charset or "", column.charset or "")
-    if base in _BITS:
+    if base in BITS:
         numbers = ()  # display widths
         text = base
     elif base not in ("enum", "set"):
@@ -130,8 +130,8 @@ def _type_of(column: ColumnMeta) -> _Type:
 
 def _integer(old: _Type, new: _Type) -> bool:
     if old.unsigned == new.unsigned:
-        return _BITS[new.base] >= _BITS[old.base]
-    return old.unsigned and _BITS[new.base] > _BITS[old.base]
+        return BITS[new.base] >= BITS[old.base]
+    return old.unsigned and BITS[new.base] > BITS[old.base]
 
 
 def _decimal(old: _Type, new: _Type) -> bool:
@@ -170,7 +170,7 @@ def _first(kind: _Type) -> int:
 
 
 def _text(old: _Type, new: _Type) -> bool:
-    if not _holds(new.charset, old.charset):
+    if not holds(new.charset, old.charset):
         return False
     if old.base in ("enum", "set") or new.base in ("enum", "set"):
         return _labels(old, new)
@@ -200,7 +200,7 @@ def _labels(old: _Type, new: _Type) -> bool:
     return set(before) <= set(labels_of(new.text))
 
 
-def _holds(new: str, old: str) -> bool:
+def holds(new: str, old: str) -> bool:
     """Check whether a character set includes all characters of another one."""
     return (
         new == old
@@ -222,7 +222,7 @@ def _bytes(old: _Type, new: _Type) -> bool:
 
 
 _FAMILIES: Final[dict[str, Callable[[_Type, _Type], bool]]] = {
-    **dict.fromkeys(_BITS, _integer),
+    **dict.fromkeys(BITS, _integer),
     "decimal": _decimal,
     **dict.fromkeys(("float", "double"), _floating),
     **dict.fromkeys(("datetime", "timestamp"), _moment),

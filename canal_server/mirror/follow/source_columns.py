@@ -32,6 +32,7 @@ def columns_at(
         replace(
             meta_of(each.name, each.mysql_type, each.charset, each.key),
             nullable=each.nullable,
+            generated=each.generated,
         )
         for each in found.columns
     )

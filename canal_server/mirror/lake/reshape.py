@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from canal_server.arrow.arrow_batches import typed_schema
+from canal_server.mirror.lake.generated.expressions import UnsureError
 from canal_server.mirror.lake.lake_table import ADDED, UnlikeError
 from canal_server.mirror.lake.steps import (
     AddColumn,
@@ -44,7 +45,7 @@ class Reshape:
     def is_metadata_only(self) -> bool:
         """Whether existing rows only get further columns with NULL."""
         return all(
-            (isinstance(step, AddColumn) and step.fill is None)
+            (isinstance(step, AddColumn) and not step.writes)
             or (isinstance(step, WidenColumn) and was == now)
             for step, was, now in self._moves()
         )
@@ -72,8 +73,7 @@ class Reshape:
                 columns[step.new] = columns.pop(step.old)
             elif isinstance(step, AddColumn):
                 kind = schema.field(step.name).type
-                fill = filled(step.fill, kind)
-                columns[step.name] = pa.chunked_array([pa.repeat(fill, len(table))])
+                columns[step.name] = _added(step, table, kind)
             elif isinstance(step, WidenColumn):
                 kind = schema.field(step.name).type
                 columns[step.name] = _cast(columns[step.name], step.name, kind)
@@ -82,6 +82,16 @@ class Reshape:
 
     def _moves(self) -> list[tuple[Step, pa.Schema, pa.Schema]]:
         return list(zip(self._steps, self._before, self._schemas, strict=True))
+
+
+def _added(step: AddColumn, rows: pa.Table, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return the new column of existing rows."""
+    if step.generated is not None:
+        try:
+            return step.generated.values(rows, kind)
+        except UnsureError as error:
+            raise UnlikeError(f"column {step.name} is generated: {error}") from error
+    return pa.chunked_array([pa.repeat(filled(step.fill, kind), len(rows))])
 
 
 def filled(text: str | None, kind: pa.DataType) -> pa.Scalar:

@@ -12,17 +12,24 @@ from canal_server.mirror.lake.value_forms import requested
 
 if TYPE_CHECKING:
     from canal_server.arrow.arrow_columns import RequestedColumn
+    from canal_server.mirror.lake.generated.expressions import Generated
 
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """A new column; existing rows get `fill`."""
+    """A new column; existing rows get `fill`, or what is computed."""
 
     name: str
     mysql_type: str
     charset: str
     fill: str | None = None  # in the form of entries: binary as ISO-8859-1
     form: str = ""  # of its values, as in `MirrorColumn`
+    generated: Generated | None = None  # computed instead of `fill`
+
+    @property
+    def writes(self) -> bool:
+        """Whether existing rows may have other values than NULL."""
+        return self.fill is not None or self.generated is not None
 
     @property
     def requested(self) -> RequestedColumn:

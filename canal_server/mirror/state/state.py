@@ -118,6 +118,7 @@ class TableState:
                         each.charset,
                         each.is_key,
                         each.nullable,
+                        each.generated,
                     ]
                     for each in self.columns
                 ],

@@ -38,7 +38,8 @@ class ColumnSpec:
 
     `type` is COLUMN_TYPE, or "" with `text_type`. `nullable` None: by the rules of the
     table. `is_primary`, `is_unique` are keys of this column alone. `default` is the
-    literal text, and does not affect the structure.
+    literal text, `generation` the expression of a generated column in parentheses;
+    they do not affect the structure.
     """
 
     name: str
@@ -52,6 +53,7 @@ class ColumnSpec:
     has_versions: bool | None = None  # WITH or WITHOUT SYSTEM VERSIONING
     suffix: str = ""  # what the server appends to COLUMN_TYPE
     default: str | None = field(default=None, compare=False)
+    generation: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

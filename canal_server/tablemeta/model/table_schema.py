@@ -153,6 +153,7 @@ class Table:
                         each.charset,
                         each.key in primary,
                         each.nullable,
+                        GENERATED in each.flags,
                     )
                     for each in self.columns
                 ]

@@ -110,6 +110,7 @@ class _Attributes:
     has_versions: bool | None = None
     is_compressed: bool = False
     default: str | None = None
+    generation: str | None = None
 
 
 @dataclass(slots=True)
@@ -321,6 +322,7 @@ class DefinitionReader(SqlReader):
             attributes.has_versions,
             COMPRESSED if attributes.is_compressed else "",
             attributes.default,
+            attributes.generation,
         )
 
     def _explicit_timestamp(self) -> bool:
@@ -389,7 +391,9 @@ class DefinitionReader(SqlReader):
             found.nullable = False
             return
         found.flags += GENERATED
+        start = self.index
         self.skip_parens()
+        found.generation = self.text_between(start, self.index)
 
     def _attribute_invisible(self, found: _Attributes) -> None:
         found.flags += INVISIBLE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,13 @@ from fix_lake import (
 
 from canal_server.errors import LakeError
 from canal_server.mirror.lake.delta import delta_rows
+from canal_server.mirror.lake.generated.expressions import (
+    Call,
+    Column,
+    Constant,
+    Generated,
+)
+from canal_server.mirror.lake.lake_table import UnlikeError
 from canal_server.mirror.lake.reshape import Reshape
 from canal_server.mirror.lake.steps import (
     AddColumn,
@@ -168,6 +176,28 @@ def test_all_steps_at_once(tmp_path: Path, rng: random.Random, form: str) -> Non
     left = without_order(lake_rows(lake), "id", "m", "d", "n", "v")
     assert in_order(left) == in_order(expected)
     assert lake.applied(COPY) == rows.seq + 2
+
+
+def test_generated_columns(tmp_path: Path, rng: random.Random, form: str) -> None:
+    """Existing rows get computed values; so do those of an expression that changes."""
+    rows = filled(kept(TABLE, form), rng)
+    lake = published(tmp_path, rows)
+    once = Generated(Call("*", (Column("id"), Constant(2))))
+    lake.evolve(COPY, [AddColumn("g", "bigint", "", generated=once)], rows.seq + 2, {})
+    assert all(row["g"] == 2 * row["id"] for row in lake_rows(lake))
+    other = Generated(Call("coalesce", (Column("n"), Constant(-1))))
+    again = [DropColumn("g"), AddColumn("g", "bigint", "", generated=other)]
+    lake.evolve(COPY, again, rows.seq + 3, {})
+    found = lake_rows(lake)
+    assert all(row["g"] == (-1 if row["n"] is None else row["n"]) for row in found)
+    assert len(found) == len(rows.rows)
+    tiny = [
+        DropColumn("g"),
+        AddColumn("g", "bigint", "", generated=replace(other, greatest=0)),
+    ]
+    with pytest.raises(UnlikeError, match="does not fit into its type"):
+        lake.evolve(COPY, tiny, rows.seq + 4, {})
+    assert lake.applied(COPY) == rows.seq + 3
 
 
 def test_steps_again(tmp_path: Path, rng: random.Random, form: str) -> None:

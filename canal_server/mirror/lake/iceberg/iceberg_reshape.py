@@ -53,7 +53,7 @@ def reshaped(
         elif isinstance(step, DropColumn):
             known.pop(step.name, None)
         elif isinstance(step, AddColumn):
-            rewrites |= step.fill is not None
+            rewrites |= step.writes
     found = []
     for field in reshape.schema:
         old = known.get(field.name)

@@ -17,7 +17,7 @@ _ALL: Final = "ALL"
 class PartitionChange(StrEnum):
     """What a statement does with partitions."""
 
-    DROP = "drops"  # with their rows
+    DROP = "drops"  # with their rows, also if these become another table
     TRUNCATE = "empties"
     ADD = "adds"  # without rows
     REDEFINE = "redefines"  # all rows stay in the table
@@ -36,31 +36,34 @@ class PartitionStatement:
         return self.change in (PartitionChange.DROP, PartitionChange.TRUNCATE)
 
 
-def partition_statement(sql: str) -> PartitionStatement | None:
-    """Return what a statement does with partitions.
+def partition_statement(sql: str, table: str) -> PartitionStatement | None:
+    """Return what a statement does with partitions of a table, by its name.
 
     None for anything else, also for changes of partitions that may change rows in
     another way, and for those that do more than that. Never raises.
     """
     try:
-        return _read(SqlReader(sql, Dialect()))
+        return _read(SqlReader(sql, Dialect()), table)
     except SqlTextError:
         return None
 
 
-def _read(reader: SqlReader) -> PartitionStatement | None:
+def _read(reader: SqlReader, table: str) -> PartitionStatement | None:
     if not reader.accept("ALTER"):
         return None
     reader.accept("ONLINE")
     if not reader.accept("TABLE"):
         return None
     reader.skip_if_exists()
-    reader.names()
+    if reader.names()[-1].lower() != table.lower():
+        return None
     if reader.accept("DROP", "PARTITION"):
         reader.skip_if_exists()
         return _named(reader, PartitionChange.DROP)
     if reader.accept("TRUNCATE", "PARTITION"):
         return _named(reader, PartitionChange.TRUNCATE)
+    if reader.accept("CONVERT", "PARTITION"):
+        return _converted(reader)
     return _without_deletes(reader)
 
 
@@ -88,6 +91,23 @@ def _named(reader: SqlReader, change: PartitionChange) -> PartitionStatement | N
     while reader.accept(","):
         names.append(reader.name())
     return PartitionStatement(change, tuple(names)) if reader.at_end() else None
+
+
+def _converted(reader: SqlReader) -> PartitionStatement | None:
+    """Read MariaDB's CONVERT PARTITION: another table has the rows afterwards.
+
+    That is a new table, whose own statement this is, too; so nothing that could be a
+    second change of this one may follow its name.
+    """
+    name = reader.name()
+    if not reader.accept("TO", "TABLE"):
+        return None
+    reader.names()
+    if reader.accept_any(("WITH", "WITHOUT")):
+        reader.expect("VALIDATION")
+    if not reader.at_end():
+        return None
+    return PartitionStatement(PartitionChange.DROP, (name,))
 
 
 def _added(reader: SqlReader) -> PartitionStatement | None:

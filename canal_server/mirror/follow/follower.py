@@ -334,7 +334,8 @@ class Follower:
         """Follow a statement that changes partitions, if it is certain what it does."""
         self.statements += 1
         partitions = self.columns.partitions
-        statement = partition_statement(item.sql) if item.columns else None
+        name = self.table.source.table
+        statement = partition_statement(item.sql, name) if item.columns else None
         if statement is None:
             if item.columns:
                 self.use_partitions(None)
@@ -389,7 +390,8 @@ class Follower:
         if not item.columns:
             return
         self.statements += 1
-        statement, partitions = partition_statement(item.sql), self.columns.partitions
+        partitions = self.columns.partitions
+        statement = partition_statement(item.sql, self.table.source.table)
         if statement is not None:
             self.use_partitions(partitions and partitions_after(partitions, statement))
             return

@@ -39,6 +39,12 @@ DROP, TRUNCATE, ADD, REDEFINE = (
             ("p3", "p4"),
         ),
         ("ALTER TABLE t ADD PARTITION (PARTITION q VALUES IN (1, 2))", ADD, ("q",)),
+        ("ALTER TABLE s.T CONVERT PARTITION p0 TO TABLE u", DROP, ("p0",)),
+        (
+            "ALTER TABLE t CONVERT PARTITION `p 0` TO TABLE a.u WITHOUT VALIDATION",
+            DROP,
+            ("p 0",),
+        ),
         ("ALTER TABLE t ADD PARTITION PARTITIONS 4", REDEFINE, ()),
         (
             "ALTER TABLE t REORGANIZE PARTITION p INTO (PARTITION a VALUES IN (1))",
@@ -55,14 +61,17 @@ def test_certain_statements(
     sql: str, change: PartitionChange, names: tuple[str, ...]
 ) -> None:
     """What they do to partitions is known from the text."""
-    assert partition_statement(sql) == PartitionStatement(change, names)
+    assert partition_statement(sql, "t") == PartitionStatement(change, names)
 
 
 @pytest.mark.parametrize(
     "sql",
     [
         "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u",
-        "ALTER TABLE t CONVERT PARTITION p TO TABLE u",
+        "ALTER TABLE t CONVERT PARTITION p TO TABLE u, ADD COLUMN c INT",
+        "ALTER TABLE t CONVERT TABLE u TO PARTITION p VALUES LESS THAN (5)",
+        "ALTER TABLE u CONVERT PARTITION p TO TABLE t",
+        "ALTER TABLE u DROP PARTITION p",
         "ALTER TABLE t DISCARD PARTITION p TABLESPACE",
         "ALTER TABLE t IMPORT PARTITION p TABLESPACE",
         "ALTER TABLE t DROP PARTITION p0, ADD COLUMN c INT",
@@ -78,7 +87,7 @@ def test_certain_statements(
 )
 def test_other_statements(sql: str) -> None:
     """They are decided as before."""
-    assert partition_statement(sql) is None
+    assert partition_statement(sql, "t") is None
 
 
 def test_what_is_known_afterwards() -> None:

@@ -49,10 +49,9 @@ def partition_statement(sql: str, table: str) -> PartitionStatement | None:
 
 
 def _read(reader: SqlReader, table: str) -> PartitionStatement | None:
-    if not reader.accept("ALTER"):
-        return None
-    reader.accept("ONLINE")
-    if not reader.accept("TABLE"):
+    if not (
+        reader.accept("ALTER", "TABLE") or reader.accept("ALTER", "ONLINE", "TABLE")
+    ):
         return None
     reader.skip_if_exists()
     if reader.names()[-1].lower() != table.lower():

@@ -17,6 +17,10 @@ _OPTIONS: Final = "lake.storage_options"
 # By what the texts have: the first that is found counts.
 _MEANINGS: Final = (
     (
+        "StorageFull|InsufficientStorage|QuotaExceeded|507 Insufficient",
+        "the store is full: make room there",
+    ),
+    (
         "NO_SUCH_BUCKET|NoSuchBucket",
         f"there is no such bucket: create it, or correct lake.path or {_OPTIONS}",
     ),
@@ -37,6 +41,10 @@ _MEANINGS: Final = (
             "the store denies access: check the key, and its rights to list, read, "
             "write and delete there"
         ),
+    ),
+    (
+        "InternalError|INTERNAL_FAILURE|500 Internal|502 Bad|SlowDown|503 Service",
+        "the store fails: check whether it is full or overloaded, and its own log",
     ),
     (
         "NETWORK_CONNECTION|error sending request",

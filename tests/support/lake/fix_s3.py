@@ -5,6 +5,7 @@ Skips where Maven or Java is missing, or where its jars cannot be had.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
 import urllib.error
@@ -24,7 +25,7 @@ from canal_server.mirror.settings.mirror_settings import LakeSettings
 from canal_server.mirror.settings.table_values import CopiedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import pyarrow as pa
@@ -114,38 +115,91 @@ def wait_for(url: str, popen: subprocess.Popen[Any], log: Path) -> None:
     raise AssertionError(f"{url} does not answer: {log.read_text()[-2000:]}")
 
 
+class S3Process:
+    """A server as a process, which is started again and again on its objects."""
+
+    def __init__(self, folder: Path, objects: Path, classes: str) -> None:
+        """Set where it keeps its files, and where its buckets are."""
+        self._folder = folder
+        self._objects = objects
+        self._classes = classes
+        self._popen: subprocess.Popen[bytes] | None = None
+        self.store = S3(endpoint=f"http://127.0.0.1:{free_port()}")
+        (objects / BUCKET).mkdir(parents=True, exist_ok=True)
+        (folder / "logback.xml").write_text(_QUIET)
+
+    def start(self, secret: str = SECRET) -> None:
+        """Start it, at the same address as before; returns when it answers."""
+        folder = self._folder
+        settings = {
+            "s3proxy.endpoint": self.store.endpoint,
+            "s3proxy.authorization": "aws-v2-or-v4",
+            "s3proxy.identity": USER,
+            "s3proxy.credential": secret,
+            "jclouds.provider": "filesystem-nio2",
+            "jclouds.filesystem.basedir": str(self._objects),
+            "jclouds.identity": "unused",
+            "jclouds.credential": "unused",
+        }
+        lines = [f"{name}={value}\n" for name, value in settings.items()]
+        (folder / "s3proxy.properties").write_text("".join(lines))
+        logging = f"-Dlogback.configurationFile={folder / 'logback.xml'}"
+        command = [
+            *("java", *OPTIONS, logging),
+            *("-cp", self._classes, "org.gaul.s3proxy.Main"),
+            *("--properties", str(folder / "s3proxy.properties")),
+        ]
+        log = folder / "log"
+        with log.open("ab") as output:
+            self._popen = subprocess.Popen(command, stdout=output, stderr=output)
+        wait_for(self.store.endpoint, self._popen, log)
+
+    @property
+    def pid(self) -> int:
+        """The process, which runs."""
+        assert self._popen is not None
+        return self._popen.pid
+
+    def kill(self) -> None:
+        """Kill it, as a machine that goes away does."""
+        popen, self._popen = self._popen, None
+        if popen is not None:
+            popen.kill()
+            popen.wait()
+
+    def pause(self) -> None:
+        """Let it answer nothing until `resume`; connections are accepted."""
+        assert self._popen is not None
+        self._popen.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it answer what it was asked meanwhile."""
+        assert self._popen is not None
+        self._popen.send_signal(signal.SIGCONT)
+
+
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
     """Give a server for all tests; each uses a folder of its own."""
     folder = tmp_path_factory.mktemp("s3")
-    classes = jars("s3proxy.xml", folder)
-    (folder / "objects" / BUCKET).mkdir(parents=True)
-    endpoint = f"http://127.0.0.1:{free_port()}"
-    settings = {
-        "s3proxy.endpoint": endpoint,
-        "s3proxy.authorization": "aws-v2-or-v4",
-        "s3proxy.identity": USER,
-        "s3proxy.credential": SECRET,
-        "jclouds.provider": "filesystem-nio2",
-        "jclouds.filesystem.basedir": str(folder / "objects"),
-        "jclouds.identity": "unused",
-        "jclouds.credential": "unused",
-    }
-    lines = [f"{name}={value}\n" for name, value in settings.items()]
-    (folder / "s3proxy.properties").write_text("".join(lines))
-    (folder / "logback.xml").write_text(_QUIET)
-    command = [
-        *("java", *OPTIONS, f"-Dlogback.configurationFile={folder / 'logback.xml'}"),
-        *("-cp", classes, "org.gaul.s3proxy.Main"),
-        *("--properties", str(folder / "s3proxy.properties")),
-    ]
-    log = folder / "log"
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(command, stdout=output, stderr=output) as popen,
-    ):
-        try:
-            wait_for(endpoint, popen, log)
-            yield S3(endpoint=endpoint)
-        finally:
-            popen.kill()
+    process = S3Process(folder, folder / "objects", jars("s3proxy.xml", folder))
+    try:
+        process.start()
+        yield process.store
+    finally:
+        process.kill()
+
+
+@pytest.fixture
+def own_s3(tmp_path: Path) -> Iterator[Callable[[Path], S3Process]]:
+    """Give `own_s3(objects)`: a server of the test's own, which runs."""
+    made: list[S3Process] = []
+
+    def make(objects: Path) -> S3Process:
+        made.append(S3Process(tmp_path, objects, jars("s3proxy.xml", tmp_path)))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.kill()

@@ -122,7 +122,8 @@ def test_generated_and_invisible_columns(source_server, source, database, dump):
     """Columns that a SELECT * may leave out are included, as in row events."""
     source_server.execute(
         f"""CREATE TABLE {database}.t (a INT PRIMARY KEY, v INT AS (a + 1) VIRTUAL,
-            s INT AS (a + 2) STORED, h INT DEFAULT 3 INVISIBLE, z INT)"""
+            s INT AS (a + 2) STORED, h INT DEFAULT 3 INVISIBLE, z INT)""",
+        f"CREATE TABLE {database}.u (at TIMESTAMP DEFAULT CURRENT_TIMESTAMP)",
     )
     meta = TableColumns(source).fetch(database, "t")
     types = types_in_binlog(
@@ -131,6 +132,16 @@ def test_generated_and_invisible_columns(source_server, source, database, dump):
 
     assert names_of(meta) == ["a", "v", "s", "h", "z"]
     assert types == [LONG] * 5
+    assert [each.generated for each in meta.columns] == [
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
+    other = TableColumns(source).fetch(database, "u")
+    assert other is not None
+    assert not other.columns[0].generated  # its default is
 
 
 def test_functional_indexes_add_nothing(mysql_server, database, dump):

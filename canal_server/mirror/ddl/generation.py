@@ -164,9 +164,12 @@ class _Expression(SqlReader):
         return left
 
     def _not(self) -> _Typed:
-        if self.accept("NOT"):
-            return _truth("not", self._not())
-        return self._comparison()
+        if not self.accept("NOT"):
+            return self._comparison()
+        if self.peek() != "(":
+            raise NotComputableError("its expression has a NOT that depends on a mode")
+        # What follows the parentheses may only be AND or OR.
+        return _truth("not", self._enclosed())
 
     def _comparison(self) -> _Typed:
         left = self._sum()
@@ -409,7 +412,8 @@ def _called(  # one for each function
     if name == "mod" and len(families) == 2:  # noqa: PLR2004
         return _calculated(name, *arguments)
     if name == "left" and families == ["text", "number"]:
-        if not isinstance(values[1], Constant):
+        count = values[1]
+        if not (isinstance(count, Constant) and isinstance(count.value, int)):
             raise NotComputableError("its expression has LEFT of no fixed length")
         return replace(arguments[0], expression=call)
     return _part_of_time(call, families)

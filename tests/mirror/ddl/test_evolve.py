@@ -144,6 +144,9 @@ def test_generated_columns():
         ("(IF(a = 1, 'é', b))", "depends on a mode"),
         ('(IF(a = 1, "x", b))', "depends on a mode"),
         ("(a + 1.5)", "is rounded"),
+        ("(NOT a = 1)", "depends on a mode"),
+        ("(NOT (a) = 1)", "found '='"),
+        ("(CASE a WHEN 1 THEN 2 END)", "has 'A'"),
         ("(a", "cannot be parsed"),
     ],
 )

@@ -186,12 +186,12 @@ def test_generated_columns(tmp_path: Path, rng: random.Random, form: str) -> Non
     lake.evolve(COPY, [AddColumn("g", "bigint", "", generated=once)], rows.seq + 2, {})
     assert all(row["g"] == 2 * row["id"] for row in lake_rows(lake))
     other = Generated(Call("coalesce", (Column("n"), Constant(-1))))
-    again = [DropColumn("g"), AddColumn("g", "bigint", "", generated=other)]
+    again: list[Step] = [DropColumn("g"), AddColumn("g", "bigint", "", generated=other)]
     lake.evolve(COPY, again, rows.seq + 3, {})
     found = lake_rows(lake)
     assert all(row["g"] == (-1 if row["n"] is None else row["n"]) for row in found)
     assert len(found) == len(rows.rows)
-    tiny = [
+    tiny: list[Step] = [
         DropColumn("g"),
         AddColumn("g", "bigint", "", generated=replace(other, greatest=0)),
     ]

@@ -29,10 +29,16 @@ CHANGES = (
 )
 FOLLOWED = (
     "ADD total DECIMAL(12,2) AS (p * n) STORED, ADD month INT AS (MONTH(at)) VIRTUAL",
-    "MODIFY v VARCHAR(40) AS (CONCAT(name, '/', COALESCE(n, 0))) VIRTUAL",
-    "MODIFY s BIGINT AS (n * 100) STORED, ADD plain INT NOT NULL DEFAULT 3",
+    (
+        "DROP total, DROP month, ADD plain INT NOT NULL DEFAULT 3, "
+        "MODIFY v VARCHAR(40) AS (CONCAT(name, '/', COALESCE(n, 0))) VIRTUAL, "
+        "MODIFY s BIGINT AS (n * 100) STORED"
+    ),
     "MODIFY s BIGINT",  # an ordinary column from now on
-    "DROP month, ADD late INT AS (IF(YEAR(at) > 2024, 1, 0)) VIRTUAL AFTER id",
+    (
+        "MODIFY v VARCHAR(50) AS (CONCAT(name, n)) VIRTUAL, "
+        "ADD late INT AS (IF(YEAR(at) > 2024, 1, 0)) VIRTUAL AFTER id"
+    ),
 )
 
 

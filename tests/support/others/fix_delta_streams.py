@@ -90,7 +90,7 @@ def delta_streams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeltaStr
     if fetched.returncode:
         pytest.skip(f"Delta's connector cannot be had: {fetched.stdout[:200]}")
     python = CACHE / "bin" / "python"
-    if run(str(python), "-c", "import pyspark").returncode:
+    if not python.exists() or run(str(python), "-c", "import pyspark").returncode:
         run(sys.executable, "-m", "venv", str(CACHE))
         installed = run(str(python), "-m", "pip", "install", "--quiet", SPARK)
         if installed.returncode:

@@ -151,7 +151,11 @@ def partitions(lake: Lake, table: str) -> list[str]:
 
 @pytest.mark.parametrize("form", ["delta", "iceberg"])
 def test_partitioned_tables(
-    mirror: MirrorProcess, form: str, tmp_path: Path, request: pytest.FixtureRequest
+    mirror: MirrorProcess,
+    form: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Every engine reads the rows of the database, whatever happened to the tables.
 
@@ -160,6 +164,7 @@ def test_partitioned_tables(
     """
     if form == "iceberg":
         pytest.importorskip("pyiceberg", reason="the extra `iceberg` is not installed")
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
     spark = SWITCH in os.environ and form == "delta"
     streams = request.getfixturevalue("delta_streams") if spark else None
     lake = Lake(mirror, form, streams)

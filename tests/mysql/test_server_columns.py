@@ -130,6 +130,7 @@ def test_generated_and_invisible_columns(source_server, source, database, dump):
         dump, source_server, f"INSERT INTO {database}.t (a) VALUES (1)"
     )
 
+    assert meta is not None
     assert names_of(meta) == ["a", "v", "s", "h", "z"]
     assert types == [LONG] * 5
     assert [each.generated for each in meta.columns] == [

@@ -8,7 +8,6 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
     Shows = Callable[[str], bool]  # whether a destination is among them
 
-_PLAIN_MAX: Final = 1e6  # below which numbers have no exponent
+_NAMES: Final = {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}  # by those of Python
 
 
 class _Collector(Collector):
@@ -102,4 +101,5 @@ def _escaped(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    return repr(float(value)) if abs(value) < _PLAIN_MAX else floatToGoString(value)
+    text = repr(float(value))
+    return _NAMES.get(text, text)

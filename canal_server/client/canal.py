@@ -77,7 +77,9 @@ class CanalClient(ClientBase):
         tls_key_file: its private key, without a pass phrase; empty: in `tls_cert_file`
         on_connect: called with the server's address after each login
         on_disconnect: called with the error when a connection is lost
-        on_redelivery: called without arguments before changes may be delivered again
+        on_redelivery: called without arguments before changes may be delivered again:
+            what was not acked, and after a lost connection also what was acked last, as
+            a server that is killed has not stored every ack
 
     Raises:
         ClientError: the server refused a request, with its `code` and text

@@ -49,6 +49,27 @@ class TestReconnect:
         assert events[1] == "lost"
         assert events[2:] == [f"127.0.0.1:{second.port}", "again"]
 
+    def test_acks_that_a_server_may_not_have_stored(self, serve, store):
+        """All was acked, but a server that was killed may deliver it again."""
+        first, second = serve(), serve()
+        store.append(row(1))
+        events: list[str] = []
+        client = CanalClient(
+            f"127.0.0.1:{first.port},127.0.0.1:{second.port}",
+            destination=DESTINATION,
+            on_redelivery=lambda: events.append("again"),
+        )
+        messages = client.messages(timeout_s=0.01, empty=True)
+        assert next(messages)
+        assert not next(messages)  # its request succeeded after the ack
+        assert not events
+        first.request_stop()
+        assert first.join(Deadline(PATIENCE_S))
+        store.append(row(2))
+        assert any(messages)
+        assert events == ["again"]
+        client.close()
+
     def test_first_address_refuses(self, serve, store):
         """Of several addresses the first that accepts is used, also by `connect`."""
         port = serve().port

@@ -78,8 +78,10 @@ class Session:
         # request has succeeded, a refusal may belong to one of them.
         self._sent = 0  # requests over this connection
         self._unanswered = 0  # the number of the last ack or rollback; 0: succeeded
-        self._last_ack = 0  # the number of the last ack; 0: it was executed
-        self.has_lost_ack = False  # maybe not executed; until who reads it resets it
+        # A server executes acks at once, but stores them later: one that is killed, and
+        # whoever takes over from it, delivers again what was acked last.
+        self._has_acked = False  # over this connection
+        self.has_lost_ack = False  # maybe; until who reads it resets it
         self._asked = 0  # the number of the get whose answer is outstanding; 0: none
         self._answer_s: float | None = None  # how long to wait for it
         self._ahead: Message | None = None  # received while another answer was due
@@ -108,9 +110,10 @@ class Session:
 
     def close(self) -> Steps[None]:
         """Close, after the server has executed the last ack or rollback."""
-        if self.address is not None and self._unanswered:
-            yield Finish(_LAST_ACK_S)
-            self._last_ack = 0
+        if self.address is not None:
+            if self._unanswered:
+                yield Finish(_LAST_ACK_S)
+            self._has_acked = False
         yield from self.drop()
 
     def drop(self) -> Steps[None]:
@@ -118,8 +121,9 @@ class Session:
         self.address = None
         self.subscribed_filter = None
         self._forget_open()
-        self.has_lost_ack |= self._last_ack != 0
-        self._sent = self._unanswered = self._last_ack = self._asked = 0
+        self.has_lost_ack |= self._has_acked
+        self._has_acked = False
+        self._sent = self._unanswered = self._asked = 0
         yield Close()
 
     def _forget_open(self) -> None:
@@ -226,7 +230,7 @@ class Session:
             PacketType.CLIENTACK,
             ClientAck(options.destination, str(self.client_id), message_id),
         )
-        self._last_ack = self._sent
+        self._has_acked = True
 
     def rollback(self, message_id: int = ALL_BATCHES) -> Steps[None]:
         """Expect all messages again that are not acked; there is no answer."""
@@ -351,8 +355,6 @@ class Session:
         """Note that a request succeeded, and so did all before it."""
         if number > self._unanswered:
             self._unanswered = 0
-        if number > self._last_ack:
-            self._last_ack = 0
 
     def _refused(self) -> Steps[None]:
         """Close the connection if a later request could get the wrong answer."""

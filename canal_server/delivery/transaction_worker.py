@@ -250,8 +250,10 @@ class TransactionWorker(QueueWorker):
         """Commit the transaction, and ack what is in it."""
         self._check_served()
         cursor = self._client.cursor()
+        # A first cursor is where the server began to read for it.
+        is_kept = self._cursor is None or is_same(cursor, self._cursor)
         if (
-            not is_same(cursor, self._cursor)
+            not is_kept
             or (cursor is not None and cursor.moved)
             or not (self._window and self._client.holds(self._window[0].batch_id))
         ):

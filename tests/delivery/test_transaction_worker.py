@@ -567,6 +567,22 @@ def test_acks_that_fail_after_a_commit(
     assert broker.numbers() == [0, 1, 2, 4, 5]
 
 
+def test_a_first_cursor_is_no_move(
+    source: Source, broker: Broker, make: Callable[..., TransactionWorker]
+) -> None:
+    """A server notes where it began to read, perhaps after something was fetched."""
+
+    def encode_late(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
+        if source.meta.cursor(WHO) is None:
+            source.meta.update_cursor(WHO, place(0))
+        return encode(batch_id, body, now_ms)
+
+    source.write(1)
+    worker = make(encoder=encode_late)
+    eventually(lambda: broker.numbers() == [0])
+    assert worker.status().failures == 0
+
+
 def test_an_operator_moves_the_cursor(
     source: Source, broker: Broker, make: Callable[..., TransactionWorker]
 ) -> None:

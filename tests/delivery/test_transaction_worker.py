@@ -570,15 +570,16 @@ def test_acks_that_fail_after_a_commit(
 def test_a_first_cursor_is_no_move(
     source: Source, broker: Broker, make: Callable[..., TransactionWorker]
 ) -> None:
-    """A server notes where it began to read, perhaps after something was fetched."""
+    """A server may note where it began to read while the first messages are sent."""
 
-    def encode_late(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
+    def note_begin(value: bytes) -> None:
+        del value
         if source.meta.cursor(WHO) is None:
             source.meta.update_cursor(WHO, place(0))
-        return encode(batch_id, body, now_ms)
 
+    broker.fails = note_begin
     source.write(1)
-    worker = make(encoder=encode_late)
+    worker = make()
     eventually(lambda: broker.numbers() == [0])
     assert worker.status().failures == 0
 

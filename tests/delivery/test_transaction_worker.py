@@ -568,16 +568,18 @@ def test_acks_that_fail_after_a_commit(
 
 
 def test_a_first_cursor_is_no_move(
-    source: Source, broker: Broker, make: Callable[..., TransactionWorker]
+    source: Source,
+    broker: Broker,
+    make: Callable[..., TransactionWorker],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A server may note where it began to read while the first messages are sent."""
-
-    def note_begin(value: bytes) -> None:
-        del value
-        if source.meta.cursor(WHO) is None:
-            source.meta.update_cursor(WHO, place(0))
-
-    broker.fails = note_begin
+    noted: list[bytes] = []
+    cursor = source.meta.cursor
+    monkeypatch.setattr(
+        source.meta, "cursor", lambda client: cursor(client) if noted else None
+    )
+    broker.fails = noted.append
     source.write(1)
     worker = make()
     eventually(lambda: broker.numbers() == [0])

@@ -42,7 +42,7 @@ from zookeepers import PrivateZooKeeper
 from canal_server.daemon.control import ControlError, ask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from servers import Server
 
@@ -74,7 +74,11 @@ class Cost:
 
 
 def write_settings(
-    conf: Path, servers: Sequence[Server], instances: int, zookeeper: str = ""
+    conf: Path,
+    servers: Sequence[Server],
+    instances: int,
+    zookeeper: str = "",
+    settings: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Write the conf folder; returns the names of the destinations.
 
@@ -91,6 +95,7 @@ def write_settings(
             + ("default-instance.xml" if zookeeper else "file-instance.xml"),
             "canal.zkServers": zookeeper,
             "canal.auto.scan": "true",
+            **(settings or {}),
         },
     )
     for name, server in zip(names, itertools.cycle(servers)):
@@ -191,12 +196,16 @@ def fetch(url: str) -> bytes:
 
 
 def run(
-    servers: Sequence[Server], instances: int, seconds: float, zookeeper: str
+    servers: Sequence[Server],
+    instances: int,
+    seconds: float,
+    zookeeper: str = "",
+    settings: Mapping[str, str] | None = None,
 ) -> Cost:
     """Start a server with so many instances and measure it."""
     with tempfile.TemporaryDirectory(prefix="canal-idle-") as folder:
         conf = Path(folder, "conf")
-        write_settings(conf, servers, instances, zookeeper)
+        write_settings(conf, servers, instances, zookeeper, settings)
         with running(conf) as process:
             started_s = wait_until_all_read(conf, process)
             percent, threads = measure(process.pid, seconds)
@@ -249,6 +258,7 @@ def main() -> int:
     add("--instances", type=int, default=INSTANCES, help="(default: %(default)d)")
     add("--servers", type=int, default=1, help="MySQL servers (default: %(default)d)")
     add("--seconds", type=float, default=SECONDS, help="to measure for")
+    add("--heartbeat", type=int, metavar="S", help="seconds, if not the default")
     add("--zookeeper", action="store_true", help="with cursors and leases there")
     args = parser.parse_args()
     print(f"package: {require_package()}")
@@ -263,8 +273,13 @@ def main() -> int:
         zookeeper = ""
         if args.zookeeper:
             zookeeper = stack.enter_context(PrivateZooKeeper()).servers
-        first = run(servers, 1, 1.0, zookeeper)
-        found = run(servers, args.instances, args.seconds, zookeeper)
+        settings = {}
+        if args.heartbeat:
+            key = "canal.instance.network"
+            settings[f"{key}.heartbeat.seconds"] = str(args.heartbeat)
+            settings[f"{key}.silence.seconds"] = str(3 * args.heartbeat)
+        first = run(servers, 1, 1.0, zookeeper, settings)
+        found = run(servers, args.instances, args.seconds, zookeeper, settings)
     is_within = report(first, found)
     print("within its limits" if is_within else "more than it may be")
     return int(not is_within)

@@ -9,7 +9,7 @@ def test_a_few(mysql_server, capsys, monkeypatch):
     """All read their source, and what each costs beyond the first is measured."""
     for port in ("CANAL_METRICS_PULL_PORT", "CANAL_HTTP_PORT"):
         monkeypatch.setenv(port, "0")
-    first, found = (run([mysql_server], count, 0.2, "") for count in (1, 3))
+    first, found = (run([mysql_server], count, 0.2) for count in (1, 3))
     assert found.started_s > 0
     assert 0 <= found.percent < 1000
     assert sum(found.threads.values()) >= 0

@@ -110,6 +110,19 @@ class Kafka:
         )
         client.create_topics([new])[topic].result(START_S)
 
+    def alter(self, topic: str, settings: dict[str, str]) -> None:
+        """Change settings of a topic."""
+        admin: Any = pytest.importorskip("confluent_kafka.admin")
+        client = admin.AdminClient({"bootstrap.servers": self.servers, **self.login})
+        entries = [
+            admin.ConfigEntry(
+                name, value, incremental_operation=admin.AlterConfigOpType.SET
+            )
+            for name, value in settings.items()
+        ]
+        resource = admin.ConfigResource("topic", topic, incremental_configs=entries)
+        client.incremental_alter_configs([resource])[resource].result(START_S)
+
     def follow(self, topic: str, partition: int) -> Callable[[], Iterator[bytes]]:
         """Return a function that yields what a partition has since the last call."""
         read = self.follow_messages(topic, partition)

@@ -5,6 +5,7 @@ Leaves out what is written, and where.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import logging
@@ -18,7 +19,7 @@ from canal_server.messages import position_messages
 from canal_server.runtime.lifecycle import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +27,7 @@ STOP_TIMEOUT_S: Final = 5.0  # half of the time in which the process shuts down
 RETRY_S: Final = 1.0  # after a failure, where nothing is written periodically
 THREADS: Final = 4  # more only while these wait for a storage
 WAIT_S: Final = 0.5  # of a due write, before another thread is started for it
+URGENT_S: Final = 0.05  # the same, if somebody waits for the write
 IDLE_S: Final = 10.0  # after which a thread ends
 
 
@@ -158,8 +160,8 @@ class _Threads:
         """Have a flusher run at a time; the caller holds the lock."""
         heapq.heappush(self._waiting, (at_s, next(self._numbers), flusher))
         if not self._watches:
-            self._watches = True
             threading.Thread(target=self._watch, name="flush due", daemon=True).start()
+            self._watches = True
         elif self._waiting[0][2] is flusher:
             self._due_changed.notify()
 
@@ -174,7 +176,10 @@ class _Threads:
                 if self._waiting or self._ready:
                     deadline = Deadline(IDLE_S)
                 next_s = self._waiting[0][0] - now_s if self._waiting else IDLE_S
-                self._due_changed.wait(min(next_s, WAIT_S) if self._ready else next_s)
+                patience_s = min(
+                    (patience(each) for _, each in self._ready), default=IDLE_S
+                )
+                self._due_changed.wait(min(next_s, patience_s))
             self._watches = False
 
     def _hand_out(self, now_s: float) -> None:
@@ -187,18 +192,20 @@ class _Threads:
 
     def _start_writers(self, now_s: float) -> None:
         pressing = sum(
-            flusher.is_urgent or now_s - since_s >= WAIT_S
-            for since_s, flusher in self._ready
+            now_s - since_s >= patience(flusher) for since_s, flusher in self._ready
         )
         allowed = max(THREADS - self._writers, pressing)
         for _ in range(min(len(self._ready) - self._free, allowed)):
+            try:
+                threading.Thread(target=self._write, name="flush", daemon=True).start()
+            except RuntimeError:  # no thread can be had now
+                return
             self._writers += 1
             self._free += 1
-            threading.Thread(target=self._write, name="flush", daemon=True).start()
 
     def _write(self) -> None:
         """Run flushers until none was ready for a while."""
-        with self.lock:
+        with self.lock, self._counted():
             while True:
                 idle_s = IDLE_S if self._writers <= THREADS else 0.0
                 if not self._ready and not self._has_work.wait(idle_s):
@@ -214,8 +221,20 @@ class _Threads:
                     self.lock.acquire()
                     self._free += 1
                     flusher.end()
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count the thread as one of those that write, until it ends."""
+        try:
+            yield
+        finally:
             self._free -= 1
             self._writers -= 1
+
+
+def patience(flusher: Flusher) -> float:
+    """Return for how long a due flusher waits for one of the threads there are."""
+    return URGENT_S if flusher.is_urgent else WAIT_S
 
 
 _threads = _Threads()

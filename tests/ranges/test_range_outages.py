@@ -212,7 +212,7 @@ class Listing:
 
     def __init__(self, *names: str) -> None:
         self.rows = [(name, 900) for name in names]
-        self.access = SimpleNamespace(address=ADDRESS)
+        self.access = SimpleNamespace(address=ADDRESS, archive=None)
 
     def query(self, sql: str) -> list[tuple[str, int]]:
         """Return the files."""

@@ -1,4 +1,4 @@
-"""Clients that return after a long time, each at another place, beside one of them.
+"""Clients that return after a long time, each at another position, beside one of them.
 
 A private MySQL and a canal-server. A load of single-row transactions is written in
 parts, as many as there are clients, and after each part one more client leaves, so that
@@ -166,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     together = rate(returned, args.rows)
     print(f"one client that lacks {args.clients} parts: {alone / 1000:,.0f} k rows/s")
     print(
-        f"{args.clients} clients, each at another place: {together / 1000:,.0f} k"
+        f"{args.clients} clients, each at another position: {together / 1000:,.0f} k"
         f" rows/s in all, {together / alone:.2f} of one"
     )
     for when, found in (("alone", quiet.from_commit), ("meanwhile", busy.from_commit)):

@@ -414,7 +414,7 @@ class _Decision:
         )
         if column.is_key or is_partition:
             raise _CannotFollowError(
-                f"column {new.name}, by which rows are found, is generated anew"
+                f"column {new.name}, by which rows are found, has another expression"
             )
         if origin in self._old:
             self._drops += map(DropColumn, self._old[origin].targets)

@@ -223,13 +223,13 @@ class Reader:
 
     def _answer(self, halt: int) -> None:
         try:
-            self._answered(halt)
+            self._dispatch(halt)
         except DecodeError as error:
             if error.file:
                 raise
             raise self._broken(str(error)) from error
 
-    def _answered(self, halt: int) -> None:
+    def _dispatch(self, halt: int) -> None:
         # No table of bound methods: with that cycle a reader's memory would wait for
         # the garbage collector, which does not know how much it is.
         match halt:

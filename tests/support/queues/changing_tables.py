@@ -174,9 +174,9 @@ class AvroTable:
 
     def _note(self, value: dict[str, Any]) -> None:
         source = value["source"]
-        place = (source["file"], source["pos"], source["row"], value["op"])
-        assert place not in self.changes, f"comes twice: {value}"
-        self.changes.add(place)
+        position = (source["file"], source["pos"], source["row"], value["op"])
+        assert position not in self.changes, f"comes twice: {value}"
+        self.changes.add(position)
 
     def has(self, rows: dict[int, dict[str, Any]]) -> bool:
         """Return whether the rows are those of the source, so far."""

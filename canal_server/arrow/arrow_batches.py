@@ -30,8 +30,9 @@ ALL = (0, 1)  # rows: part 0 of 1
 _TEXT = pa.string()
 _TEXTS = pa.map_(pa.string(), pa.string())
 _TIME = pa.timestamp("us", tz="UTC")
+_VERSION = "_commit_version"
 _ORDER = [
-    ("_commit_version", pa.int64()),
+    (_VERSION, pa.int64()),
     ("_commit_timestamp", _TIME),
     ("_seq", pa.int64()),
     ("_row", pa.int32()),
@@ -42,6 +43,10 @@ _TYPES = {
     "int32": pa.int32(),
     "int64": pa.int64(),
     "bits": pa.int64(),
+    "uint8": pa.uint8(),
+    "uint16": pa.uint16(),
+    "uint32": pa.uint32(),
+    "uint64": pa.uint64(),
     "wide decimal": _TEXT,
     "float": pa.float32(),
     "double": pa.float64(),
@@ -78,11 +83,19 @@ class Batches:
         schema: pa.Schema,
         on_statement: Callable[[Statement], None] | None = None,
     ) -> None:
-        """Store the columns, and their names in the order of `take`."""
+        """Store the columns, and their names in the order of `take`.
+
+        Those that the schema lacks are left out; they are not nested.
+        """
         self.schema = schema
         self._columns = columns
-        self._names = names
         self._on_statement = on_statement
+        # For each column of `take`: its number and type; None: it is left out.
+        places = {name: number for number, name in enumerate(schema.names)}
+        self._places = [
+            (places[name], schema.field(name).type) if name in places else None
+            for name in names
+        ]
 
     @property
     def pending(self) -> int:
@@ -135,12 +148,14 @@ class Batches:
 
     def _batch(self) -> pa.RecordBatch:
         fetched = iter(self._columns.take())
-        arrays = {}
-        for name in self._names:
-            arrays[name] = _array(self.schema.field(name).type, fetched)
-        return pa.RecordBatch.from_arrays(
-            [arrays[name] for name in self.schema.names], schema=self.schema
-        )
+        arrays: list[Any] = [None] * len(self.schema)
+        for place in self._places:
+            if place is None:
+                next(fetched)
+            else:
+                number, kind = place
+                arrays[number] = _array(kind, fetched)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
 def generic_schema(*, json: bool = False) -> pa.Schema:
@@ -198,9 +213,12 @@ def generic_batches(
 
 
 def typed_schema(
-    columns: Sequence[RequestedColumn], *, updates: str = "postimage"
+    columns: Sequence[RequestedColumn],
+    *,
+    updates: str = "postimage",
+    versions: bool = True,
 ) -> pa.Schema:
-    """Return the schema for the rows of one table.
+    """Return the schema for the rows of one table; `versions`: with those of commits.
 
     Raises ConfigError for a column with the name of an added one.
     """
@@ -209,7 +227,8 @@ def typed_schema(
         struct = pa.struct(fields)
         fields = [pa.field("before", struct), pa.field("after", struct)]
     kind = "op" if updates == "envelope" else "_change_type"
-    metadata = [(kind, _TEXT), *_ORDER, ("_position", _TEXT)]
+    order = [each for each in _ORDER if versions or each[0] != _VERSION]
+    metadata = [(kind, _TEXT), *order, ("_position", _TEXT)]
     names = {name for name, _ in metadata}
     for field in fields:
         if field.name.lower() in names:
@@ -236,15 +255,16 @@ def typed_batches(
     part: tuple[int, int] = ALL,
     rows_max: int = ROWS_MAX,
     bytes_max: int = BYTES_MAX,
+    versions: bool = True,
 ) -> Batches:
     """Return batches of the rows of one table.
 
     `updates`: postimage, both or envelope. `split_keys`: an update of the primary key
     becomes a delete and an insert. `zero_dates`: null or error. `zone`: the zone of
     TIMESTAMP in entries. `missing`: columns that the table does not have. `part`: as in
-    `generic_batches`.
+    `generic_batches`. `versions`: with a column of the versions of commits.
     """
-    arrow_schema = typed_schema(columns, updates=updates)
+    arrow_schema = typed_schema(columns, updates=updates, versions=versions)
     compiled = TypedColumns(
         schema,
         table,
@@ -259,10 +279,11 @@ def typed_batches(
         bytes_max=bytes_max,
     )
     compiled.take_part(*part)
-    order = [name for name, _ in _ORDER]
-    images = arrow_schema.names[: -len(order) - 2]
+    images = ["before", "after"]
+    if updates != "envelope":
+        images = [column.name for column in columns]
     kind = arrow_schema.names[len(images)]
-    names = [*images, kind, "_position", *order]
+    names = [*images, kind, "_position", *(name for name, _ in _ORDER)]
     return Batches(compiled, names, arrow_schema, on_statement)
 
 
@@ -274,19 +295,30 @@ def _type_of(column: RequestedColumn) -> pa.DataType:
 
 def _array(kind: pa.DataType, fetched: Iterator[Fetched]) -> pa.Array:
     """Return an array of the next column, including its child columns."""
-    length, nulls, (validity, offsets, values) = next(fetched)
+    return _nested(kind, fetched) if kind.num_fields else _flat(kind, next(fetched))
+
+
+def _flat(kind: pa.DataType, fetched: Fetched) -> pa.Array:
+    length, nulls, (validity, offsets, values) = fetched
     buffers = [_buffer(validity)]
-    children = None
+    if offsets is not None:
+        buffers.append(pa.py_buffer(offsets))
+    if values is not None:
+        buffers.append(pa.py_buffer(values))
+    return pa.Array.from_buffers(kind, length, buffers, nulls)
+
+
+def _nested(kind: pa.DataType, fetched: Iterator[Fetched]) -> pa.Array:
+    length, nulls, (validity, offsets, _) = next(fetched)
+    buffers = [_buffer(validity)]
     if pa.types.is_map(kind):
         buffers.append(_buffer(offsets))
         children = [_entries(kind, fetched)]
     elif pa.types.is_list(kind):
         buffers.append(_buffer(offsets))
         children = [_array(kind.value_type, fetched)]
-    elif pa.types.is_struct(kind):
-        children = [_array(field.type, fetched) for field in kind]
     else:
-        buffers += [_buffer(part) for part in (offsets, values) if part is not None]
+        children = [_array(field.type, fetched) for field in kind]
     return pa.Array.from_buffers(kind, length, buffers, nulls, 0, children)
 
 

@@ -30,6 +30,18 @@ _INTEGERS: Final = {
     "bigint": ("int64", "decimal"),
     "serial": ("int64", "decimal"),
 }
+_UNSIGNED: Final = {
+    "tinyint": "uint8",
+    "bool": "uint8",
+    "boolean": "uint8",
+    "smallint": "uint16",
+    "mediumint": "uint32",
+    "int": "uint32",
+    "integer": "uint32",
+    "bigint": "uint64",
+    "serial": "uint64",
+    "bit": "uint64",
+}
 _PLAIN: Final = {
     "float": "float",
     "double": "double",
@@ -115,6 +127,18 @@ def requested_column(column: ColumnMeta) -> RequestedColumn:
         f"column {column.name}: unknown type {column.mysql_type!r}; exclude the column "
         "from the query"
     )
+
+
+def exact_column(column: ColumnMeta) -> RequestedColumn:
+    """Return the output column in types of Arrow, which has integers without a sign.
+
+    Raises DecodeError for an unknown type.
+    """
+    found = _BASE.match(column.mysql_type)
+    base = found[1].lower() if found else ""
+    if base == "bit" or (base in _UNSIGNED and column.unsigned):
+        return RequestedColumn(column.name, _UNSIGNED[base])
+    return requested_column(column)
 
 
 def _decimal(column: ColumnMeta) -> RequestedColumn:

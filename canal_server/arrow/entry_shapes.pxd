@@ -1,8 +1,8 @@
 # cython: language_level=3
 """The fields that all values of a column share; see entry_shapes.pyx."""
 
-from libc.stdint cimport int32_t, uint8_t, uint32_t
-from libc.string cimport memcmp
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 from canal_server.core.wire cimport Input
 from canal_server.arrow.column_buffers cimport OK
@@ -56,13 +56,42 @@ cdef int learn(Shape* shape, size_t at, Slice column, ColumnText** text,
                Slice* value) noexcept nogil
 
 
+cdef inline bint equal(const uint8_t* a, const uint8_t* b, size_t n) noexcept nogil:
+    """Compare a few bytes; faster than a call of memcmp, benchmark `arrow_columns`."""
+    cdef uint64_t x, y
+    cdef uint32_t short_x, short_y
+    cdef size_t at = 0
+    if n >= 8:
+        while at + 8 < n:
+            memcpy(&x, a + at, 8)
+            memcpy(&y, b + at, 8)
+            if x != y:
+                return False
+            at += 8
+        memcpy(&x, a + n - 8, 8)  # with some that were compared before
+        memcpy(&y, b + n - 8, 8)
+        return x == y
+    if n >= 4:
+        memcpy(&short_x, a, 4)
+        memcpy(&short_y, b, 4)
+        if short_x != short_y:
+            return False
+        memcpy(&short_x, a + n - 4, 4)
+        memcpy(&short_y, b + n - 4, 4)
+        return short_x == short_y
+    for at in range(n):
+        if a[at] != b[at]:
+            return False
+    return True
+
+
 cdef inline bint fits(const Pattern* pattern, Slice column, Slice* value) noexcept nogil:
     """Check whether a column differs from the pattern only in its value."""
     cdef Input source
     cdef size_t head = pattern.head_n
     if column.n < head + pattern.tail_n:
         return False
-    if memcmp(column.p, pattern.data, head) != 0:
+    if not equal(column.p, pattern.data, head):
         return False
     if not pattern.has_value:
         value.p, value.n = NULL, 0
@@ -73,7 +102,7 @@ cdef inline bint fits(const Pattern* pattern, Slice column, Slice* value) noexce
     value.n = take_varint(&source)
     value.p = source.p
     return (not source.short and value.n == <size_t>(source.end - source.p)
-            and memcmp(source.end, pattern.data + head, pattern.tail_n) == 0)
+            and equal(source.end, pattern.data + head, pattern.tail_n))
 
 
 cdef inline int read_column(Shape* shape, size_t at, Slice column, ColumnText** text,

@@ -12,7 +12,10 @@ cdef enum:
     KIND_I16
     KIND_I32
     KIND_I64
-    KIND_BITS         # int64 with the bits of an unsigned number
+    KIND_U8
+    KIND_U16
+    KIND_U32
+    KIND_BITS         # the 64 bits of an unsigned number; the last of the integers
     KIND_DECIMAL      # 128 bits; a: precision, b: scale
     KIND_WIDE         # text of a decimal; b: scale
     KIND_FLOAT

@@ -2,7 +2,8 @@
 """Appends values to columns: converts a text to the bytes of its kind."""
 
 from libc.stdint cimport INT8_MAX, INT8_MIN, INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport UINT8_MAX, UINT16_MAX, UINT32_MAX
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from canal_server.arrow.column_buffers cimport (
@@ -21,6 +22,7 @@ from canal_server.decoder.text.charset_text cimport is_ascii
 
 KINDS = {
     "int8": KIND_I8, "int16": KIND_I16, "int32": KIND_I32, "int64": KIND_I64,
+    "uint8": KIND_U8, "uint16": KIND_U16, "uint32": KIND_U32, "uint64": KIND_BITS,
     "bits": KIND_BITS, "decimal": KIND_DECIMAL, "wide decimal": KIND_WIDE,
     "float": KIND_FLOAT, "double": KIND_DOUBLE, "date": KIND_DATE,
     "datetime": KIND_DATETIME, "timestamp": KIND_TIMESTAMP, "text": KIND_TEXT,
@@ -39,11 +41,11 @@ cdef Layout layout_of_kind(int kind) noexcept:
 cdef uint32_t width_of_kind(int kind) noexcept:
     if kind in (KIND_I64, KIND_BITS, KIND_DOUBLE, KIND_DATETIME, KIND_TIMESTAMP):
         return 8
-    if kind in (KIND_I32, KIND_FLOAT, KIND_DATE):
+    if kind in (KIND_I32, KIND_U32, KIND_FLOAT, KIND_DATE):
         return 4
     if kind == KIND_DECIMAL:
         return 16
-    return 2 if kind == KIND_I16 else 1
+    return 2 if kind in (KIND_I16, KIND_U16) else 1
 
 
 cdef int put_value(ArrowColumn* column, const Field* field, const ColumnText* text,
@@ -101,9 +103,23 @@ cdef inline int put_integer(ArrowColumn* column, int kind, Slice value) noexcept
             return BAD_VALUE
         small = <short>v
         return put_fixed_value(column, &small, 2)
-    if not INT8_MIN <= v <= INT8_MAX:
-        return BAD_VALUE
-    return put_i8(column, v)
+    if kind == KIND_I8:
+        if not INT8_MIN <= v <= INT8_MAX:
+            return BAD_VALUE
+        return put_i8(column, v)
+    return put_unsigned(column, kind, v)
+
+
+cdef int put_unsigned(ArrowColumn* column, int kind, int64_t v) noexcept nogil:
+    """Append a number of up to 32 bits without a sign."""
+    cdef uint8_t tiny = <uint8_t>v
+    cdef uint16_t small = <uint16_t>v
+    cdef uint32_t whole = <uint32_t>v
+    if kind == KIND_U32:
+        return put_fixed_value(column, &whole, 4) if 0 <= v <= UINT32_MAX else BAD_VALUE
+    if kind == KIND_U16:
+        return put_fixed_value(column, &small, 2) if 0 <= v <= UINT16_MAX else BAD_VALUE
+    return put_fixed_value(column, &tiny, 1) if 0 <= v <= UINT8_MAX else BAD_VALUE
 
 
 cdef int put_bits(ArrowColumn* column, Slice value) noexcept nogil:

@@ -41,7 +41,9 @@ _TEXTS: Final = {
     ),
 }  # fmt: skip
 
-_WHOLE: Final = ("int8", "int16", "int32", "int64", "bits")
+_WHOLE: Final = (
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bits"
+)  # fmt: skip
 _DIGITS: Final = (*_WHOLE, "decimal", "wide decimal")
 _MOMENTS: Final = ("date", "datetime", "timestamp")
 

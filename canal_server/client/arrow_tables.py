@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.arrow.arrow_batches import typed_batches
-from canal_server.arrow.arrow_columns import RequestedColumn, requested_column
+from canal_server.arrow.arrow_columns import RequestedColumn, exact_column
 from canal_server.arrow.table_router import TableRouter
 from canal_server.client.batch_bounds import last_time_ms
 from canal_server.errors import DecodeError, ProtocolError
@@ -40,18 +40,6 @@ _DIGIT: Final = 0x7F  # of a varint; a byte above it is followed by another
 _SQL_BLOB: Final = 2004  # java.sql.Types; of bytes, also in a CHAR or TEXT
 _NO_LIMIT: Final = 1 << 62
 _TABLES_MAX: Final = 1000  # whose columns are remembered
-_HIDDEN: Final = "_commit_version"  # of use for Spark only
-_UNSIGNED: Final = {
-    "tinyint": pa.uint8(),
-    "bool": pa.uint8(),
-    "boolean": pa.uint8(),
-    "smallint": pa.uint16(),
-    "mediumint": pa.uint32(),
-    "int": pa.uint32(),
-    "integer": pa.uint32(),
-    "bigint": pa.uint64(),
-    "serial": pa.uint64(),
-}
 
 
 class ArrowBatch(NamedTuple):
@@ -103,7 +91,7 @@ class ArrowReader:
         except BaseException as error:
             # Rows that were filled in must not be mistaken for another message's.
             self._forget_all()
-            if isinstance(error, (DecodeError, UnicodeDecodeError, pa.ArrowInvalid)):
+            if isinstance(error, (DecodeError, ValueError)):  # also those of pyarrow
                 raise ProtocolError(str(error)) from error
             raise
         if len(self._tables) > _TABLES_MAX:
@@ -155,21 +143,27 @@ class ArrowReader:
             zone=self._zone,
             rows_max=_NO_LIMIT,
             bytes_max=_NO_LIMIT,
+            versions=False,  # of use for Spark only
         )
         types = [(column.mysql_type, column.is_key) for column in columns]
         batches.typed.compare(types)
         casts = {
-            each.name: kind
-            for each, column in zip(requested, columns, strict=True)
-            if (kind := _cast(each, column.mysql_type)) is not None
+            each.name: kind for each in requested if (kind := _cast(each)) is not None
         }
         return _Table(batches, {c.name: c.mysql_type for c in columns}, casts)
 
     def _take(self, name: tuple[str, str], found: list[ArrowBatch]) -> None:
         table = self._tables[name]
         batch = table.batches.rest()
-        if batch is not None:
-            found.append(ArrowBatch(*name, _shown(batch, table.casts)))
+        if batch is None:
+            return
+        if table.casts:
+            names = batch.schema.names
+            columns = zip(names, batch.columns, strict=True)
+            batch = pa.RecordBatch.from_arrays(
+                [_converted(*column, table.casts) for column in columns], names=names
+            )
+        found.append(ArrowBatch(*name, batch))
 
     def _end_transaction(self, body: bytes | memoryview) -> None:
         """Give rows of a transaction that continues the time of the last entry."""
@@ -244,30 +238,16 @@ def _is_part(columns: Sequence[Column], known: dict[str, str]) -> bool:
 def _requested(column: Column) -> RequestedColumn:
     charset = "binary" if column.sql_type == _SQL_BLOB else None
     try:
-        return requested_column(ColumnMeta(column.name, column.mysql_type, charset))
+        return exact_column(ColumnMeta(column.name, column.mysql_type, charset))
     except DecodeError:
         return RequestedColumn(column.name, "text")  # a type of a later version
 
 
-def _cast(column: RequestedColumn, mysql_type: str) -> pa.DataType | None:
+def _cast(column: RequestedColumn) -> pa.DataType | None:
     """Return the type of Arrow for what the engine makes for Spark; None: the same."""
-    words = mysql_type.lower().replace("(", " ").split()
-    base = words[0] if words else ""
-    if column.kind == "bits":
-        return pa.uint64()
     if column.kind == "wide decimal":
         return pa.decimal256(column.precision, column.scale)
-    if base in _UNSIGNED and ColumnMeta("", mysql_type).unsigned:
-        return _UNSIGNED[base]
     return None
-
-
-def _shown(batch: pa.RecordBatch, casts: dict[str, pa.DataType]) -> pa.RecordBatch:
-    names = [name for name in batch.schema.names if name != _HIDDEN]
-    if not casts:
-        return batch.select(names)
-    arrays = [_converted(name, batch.column(name), casts) for name in names]
-    return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 def _converted(name: str, array: pa.Array, casts: dict[str, pa.DataType]) -> pa.Array:
@@ -278,8 +258,4 @@ def _converted(name: str, array: pa.Array, casts: dict[str, pa.DataType]) -> pa.
             parts, names=fields, mask=array.is_null() if array.null_count else None
         )
     kind = casts.get(name)
-    if kind is None:
-        return array
-    if kind == pa.uint64() and array.type == pa.int64():
-        return array.view(kind)  # all 64 bits of a BIT
-    return array.cast(kind)
+    return array if kind is None else array.cast(kind)

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
-from client_entries import row, statement, transaction
+from client_entries import columns_of, row, statement, transaction
 from fix_random import longer
 from golden_form import DATA, decode_fields, load_workload
 
@@ -154,6 +154,50 @@ def test_a_message():
         f"binlog.000001:{n}" for n in (1, 2, 3)
     ]
     assert "_commit_version" not in orders.schema.names
+
+
+@pytest.mark.parametrize(
+    ("mysql_type", "kind", "most"),
+    [
+        ("tinyint unsigned", pa.uint8(), 2**8 - 1),
+        ("smallint(5) unsigned zerofill", pa.uint16(), 2**16 - 1),
+        ("mediumint unsigned", pa.uint32(), 2**24 - 1),
+        ("int(10) unsigned", pa.uint32(), 2**32 - 1),
+        ("bigint unsigned", pa.uint64(), 2**64 - 1),
+        ("bit(64)", pa.uint64(), 2**64 - 1),
+    ],
+)
+def test_numbers_without_a_sign(mysql_type, kind, most):
+    """Unsigned integers and bits have Arrow's unsigned types, from 0 to the largest."""
+    for value in (0, 1, most // 2 + 1, most):
+        (found,) = ArrowReader().read(columns_of((mysql_type, -5, str(value))))
+        assert found.batch.column("c0").type == kind
+        assert found.batch.column("c0").to_pylist() == [value]
+    (found,) = ArrowReader().read(columns_of((mysql_type, -5, None)))
+    assert found.batch.column("c0").to_pylist() == [None]
+
+
+@pytest.mark.parametrize(
+    ("mysql_type", "bits"),
+    [
+        ("tinyint unsigned", 8),
+        ("smallint unsigned", 16),
+        ("int unsigned", 32),
+        ("bigint unsigned", 64),
+    ],
+)
+def test_numbers_beyond_their_type(mysql_type, bits):
+    """A number that its type cannot hold is an error that names the column and it."""
+    for text in ("-1", str(2**bits)):
+        with pytest.raises(ProtocolError, match=rf"column c0 of .*{text}"):
+            ArrowReader().read(columns_of((mysql_type, -5, text)))
+
+
+def test_a_column_twice():
+    """A row that has two columns of one name is refused, with the name."""
+    body = columns_of(("int", 4, "1"), ("int", 4, "2")).replace(b"c1", b"c0")
+    with pytest.raises(ProtocolError, match="column c0 is selected twice"):
+        ArrowReader().read(body)
 
 
 def test_rows_of_an_open_transaction():

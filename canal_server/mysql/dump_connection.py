@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from canal_server.core.heartbeats import Heartbeats
 from canal_server.errors import ConnectionLost
 from canal_server.mysql.login_session import Session
 from canal_server.mysql.replication import (
@@ -85,7 +86,8 @@ class DumpStream:
         self._breaker = Breaker()
         self._sock: socket.socket | None = None
         self._poll = select.poll()
-        self._opened_at = self._heard_at = 0.0  # when bytes last arrived
+        self._opened_at = 0.0
+        self._heartbeats = Heartbeats()
         # Held while a thread is inside: `close` cuts the connection first, and closes
         # the descriptor only after the last poll on it.
         self._inside = threading.Lock()
@@ -123,7 +125,7 @@ class DumpStream:
         self._sock = session.command_and_part(*command)
         self._poll.register(self._sock, select.POLLIN)
         self._poll.register(self._stop, select.POLLIN)
-        self._opened_at = self._heard_at = time.monotonic()
+        self._opened_at = self._heartbeats.heard_at = time.monotonic()
 
     def receive_into(self, buffer: memoryview, timeout_s: float | None) -> int | None:
         """Receive at least one byte and return how many; waits for them.
@@ -155,6 +157,27 @@ class DumpStream:
         with self._inside:
             return self._receive(buffer)
 
+    def rest(self, limit_s: float) -> None:
+        """Wait while the server only repeats its last heartbeat; reads nothing else.
+
+        For whoever has received whole packets: the next byte is the first of one. Ends
+        after `limit_s` seconds at the latest; with TLS at once.
+        """
+        with self._inside:
+            sock, heartbeats = self._sock, self._heartbeats
+            if sock is None or isinstance(sock, ssl.SSLSocket):
+                return
+            if heartbeats.heard_at - self._opened_at <= self.options.silence_first_s:
+                return  # the limit of silence will change
+            before = heartbeats.dropped_bytes
+            heartbeats.wait(
+                sock.fileno(),
+                self._stop.fileno(),
+                self.options.silence_max_s,
+                limit_s,
+            )
+            self.received_bytes += heartbeats.dropped_bytes - before
+
     def _receive(self, buffer: memoryview) -> int | None:
         """Receive once; None when it would block."""
         if self._sock is None:
@@ -172,20 +195,21 @@ class DumpStream:
                 f"the dump from {self.access.address} broke: {error}"
             ) from error
         if count:
-            self._heard_at = time.monotonic()
+            self._heartbeats.heard_at = time.monotonic()
             self.received_bytes += count
         return count
 
     def _wait(self, now: float, until: float | None) -> None:
         """Wait until the socket or the stop is ready, or a limit is reached."""
         limit_s = self._silence_max_s()
-        left_s = self._heard_at + limit_s - now
+        heard_at = self._heartbeats.heard_at
+        left_s = heard_at + limit_s - now
         if left_s <= 0:
             raise ConnectionLost(
                 f"{self.access.address} has sent nothing for more than "
                 f"{limit_s:.1f} s, though a heartbeat is due every "
                 f"{self.options.heartbeat_s:g} s: it hangs, or the network is down",
-                heard_s=self._heard_at - self._opened_at,
+                heard_s=heard_at - self._opened_at,
             )
         if until is not None:
             left_s = min(left_s, until - now)
@@ -195,7 +219,7 @@ class DumpStream:
     def _silence_max_s(self) -> float:
         """Return how long it may be silent now."""
         first_s, later_s = self.options.silence_first_s, self.options.silence_max_s
-        if self._heard_at - self._opened_at > first_s:
+        if self._heartbeats.heard_at - self._opened_at > first_s:
             return later_s
         return max(first_s, later_s)
 
@@ -208,7 +232,7 @@ class DumpStream:
 
     def silence_s(self) -> float:
         """Return the time since bytes last arrived."""
-        return time.monotonic() - self._heard_at
+        return time.monotonic() - self._heartbeats.heard_at
 
     def close(self) -> None:
         """End the stream at once and free its descriptor; idempotent, any thread."""

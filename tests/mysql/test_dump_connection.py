@@ -180,6 +180,22 @@ def test_heartbeats_break_the_silence(source_server, dump):
     assert raw.stream.silence_s() < PATIENCE_S
 
 
+def test_rest_at_an_idle_server(source_server, database, dump):
+    """Heartbeats that repeat are dropped and counted; what follows them is whole."""
+    raw = dump(source_server, options=BEATING)
+    raw.until(lambda event: event.type in {HEARTBEAT, HEARTBEAT_2})
+    before, until_s = raw.stream.received_bytes, time.monotonic() + PATIENCE_S
+    while raw.stream.received_bytes == before and time.monotonic() < until_s:
+        raw.stream.rest(0.2)
+        raw.until(lambda event: event.type in {HEARTBEAT, HEARTBEAT_2})
+    assert raw.stream.received_bytes > before
+    assert raw.stream.silence_s() < PATIENCE_S
+    (value,) = marks(1)
+    insert(source_server, database, value)
+    raw.stream.rest(PATIENCE_S)
+    assert all(event.checksum_is_right for event in raw.until_text(value))
+
+
 def test_over_tls(mysql_server, database, dump):
     """The stream is the same over TLS, also what is larger than a TLS record."""
     access = access_of(mysql_server, tls=TlsOptions(TlsMode.REQUIRED))

@@ -153,6 +153,11 @@ class ArchivedDump:
             return count
         return self._live.try_receive_into(buffer)
 
+    def rest(self, limit_s: float) -> None:
+        """Wait while the server only repeats its last heartbeat; not in the archive."""
+        if self._live is not None:
+            self._live.rest(limit_s)
+
     def close(self) -> None:
         """End the dump at once; idempotent, any thread."""
         with self._lock:

@@ -68,6 +68,11 @@ class CaptureChecks:
         found = (self._unlisted, self._of_tables, self._of_keys)
         return (*self._of_settings, *filter(None, found), *self._unlogged)
 
+    @property
+    def may_change(self) -> bool:
+        """Whether there is a warning that `look_again` may find to hold no longer."""
+        return bool(self._of_tables or self._unlisted)
+
     def examine(self, control: ControlConnection, failures: Failures) -> ServerInfo:
         """Return the server's settings; warn of what an operator should know.
 
@@ -96,7 +101,7 @@ class CaptureChecks:
 
         It opens a connection, as granted rights on all schemas count for new ones only.
         """
-        if not (self._of_tables or self._unlisted):
+        if not self.may_change:
             return
         if self._now() - self._looked_at_s < self._wait_s:
             return

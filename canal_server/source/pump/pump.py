@@ -38,6 +38,7 @@ from canal_server.source.begin.source_servers import Source, sources_of
 from canal_server.source.pump.capture_checks import CaptureChecks
 from canal_server.source.pump.delivered import Delivered
 from canal_server.source.pump.first_start import FirstStart
+from canal_server.source.pump.idle_rest import IdleRest
 from canal_server.source.pump.pump_status import PumpState, PumpStatus
 from canal_server.source.pump.read_files import ReadFiles
 from canal_server.source.pump.redelivery import Redelivery, redelivery_of
@@ -125,6 +126,7 @@ class Pump:
         self._failures = Failures(config.destination)
         self._patience = Patience(config.source)
         self._checks = CaptureChecks(config.source, config.filter)
+        self._rest = IdleRest(self._checks, self._switch)
         self._server = ""
         self._server_id = 0
         self._advanced = False  # something was delivered since the last failure
@@ -159,9 +161,8 @@ class Pump:
 
     def join(self, deadline: Deadline) -> bool:
         """Wait until the thread has ended."""
-        if self._thread.ident is None:
-            return True
-        self._thread.join(deadline.remaining_s())
+        if self._thread.ident is not None:
+            self._thread.join(deadline.remaining_s())
         return not self._thread.is_alive()
 
     @property
@@ -469,7 +470,8 @@ class Pump:
             if position.is_end:
                 reader.decoder.settle()
                 self._first_start.note()
-            at_end = reader.run(stream, self.deliver, self._idled, self._turn)
+            rest = self._rest.wait
+            at_end = reader.run(stream, self.deliver, self._idled, self._turn, rest)
         finally:
             self._reader = None
             self._count_received()
@@ -486,7 +488,6 @@ class Pump:
     def _log_begin(self, info: ServerInfo, position: StartPosition) -> None:
         """Report that the source accepted the dump."""
         self.status.reads()
-        self.status.connections += 1
         _log.info(
             "destination %s reads %s from %s", self._config.destination, info, position
         )
@@ -513,8 +514,7 @@ class Pump:
         self.status.warnings = self._checks.warnings
 
     def _count_received(self) -> None:
-        stream = self._switch.stream
-        if stream is not None:
+        if (stream := self._switch.stream) is not None:
             self.status.received_bytes = self._received_before + stream.received_bytes
 
     def _note_end(self) -> None:
@@ -548,6 +548,7 @@ class Pump:
 
         The reader calls it on the pump's thread; false when a stop was requested.
         """
+        self._rest.end()
         self._count_received()
         self.status.received()
         self._first_start.note()

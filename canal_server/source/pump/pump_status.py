@@ -45,8 +45,9 @@ class PumpStatus:
         self._leave_end()
 
     def reads(self) -> None:
-        """Record that the source is read, and clear the error."""
+        """Record that a connection is read, and clear the error."""
         self.state = PumpState.RUNNING
+        self.connections += 1
         self.error, self.error_since_ms = "", 0
 
     def reached_end(self) -> None:

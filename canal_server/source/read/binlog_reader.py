@@ -158,11 +158,13 @@ class Reader:
         deliver: Deliver,
         idle: Callable[[], None],
         stop: Stop,
+        rest: Callable[[], None] | None = None,
     ) -> bool:
         """Read until the source ends, a stop is requested, or `deliver` returns false.
 
         `deliver` gets the spans of each chunk; `idle` is called whenever the source has
-        nothing to read. Returns whether the source ended. Raises what the source
+        nothing to read, and then `rest`, which may wait for more, unless a part of a
+        packet is at hand. Returns whether the source ended. Raises what the source
         raises, DecodeError and TableMetaError; everything decoded before the error has
         been delivered by then.
         """
@@ -174,6 +176,8 @@ class Reader:
                 count = source.try_receive_into(space)
                 if count is None:
                     idle()
+                    if rest is not None and not feed.waiting:
+                        rest()
                     count = source.receive_into(space, None)
             if count is None:
                 return False

@@ -10,6 +10,7 @@ from prometheus_client.core import (
     HistogramMetricFamily,
     Metric,
 )
+from prometheus_client.samples import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["TOTAL", "Families", "Metric", "info"]
 
 TOTAL: Final = "_total"
+# Not by Sample's own call: a thousand destinations have sixty thousand samples.
+_new: Final = tuple.__new__
 
 
 class Families:
@@ -27,12 +30,18 @@ class Families:
 
     def gauge(self, name: str, help_: str, value: float, **labels: str) -> None:
         """Add a sample of a gauge."""
-        self._metric(name, help_, "gauge").add_sample(name, labels, value)
+        found = self._found.get(name)
+        if found is None:
+            found = self._found[name] = Metric(name, help_, "gauge")
+        found.samples.append(_new(Sample, (name, labels, value, None, None, None)))
 
     def counter(self, name: str, help_: str, value: float, **labels: str) -> None:
         """Add a sample of a counter, whose name may end with `_total`."""
-        family = self._metric(name.removesuffix(TOTAL), help_, "counter")
-        family.add_sample(name, labels, value)
+        family = name.removesuffix(TOTAL)
+        found = self._found.get(family)
+        if found is None:
+            found = self._found[family] = Metric(family, help_, "counter")
+        found.samples.append(_new(Sample, (name, labels, value, None, None, None)))
 
     def histogram(
         self,
@@ -56,12 +65,6 @@ class Families:
         totals = map(float, accumulate(numbers))
         buckets = list(zip(bounds, totals, strict=True))
         family.add_metric(list(labels.values()), buckets, sum_value=sum_)
-
-    def _metric(self, name: str, help_: str, kind: str) -> Metric:
-        found = self._found.get(name)
-        if found is None:
-            found = self._found[name] = Metric(name, help_, kind)
-        return found
 
     def all(self) -> Iterator[Metric]:
         """Yield all metrics."""

@@ -72,6 +72,8 @@ def _text_of(metrics: Iterable[Metric]) -> bytes:
     have no such suffix.
     """
     lines: list[str] = []
+    # Most samples of a destination have the same labels.
+    seen: dict[tuple[tuple[str, str], ...], str] = {}
     for metric in metrics:
         name = metric.name
         if metric.type == "counter" and metric.samples:
@@ -79,27 +81,24 @@ def _text_of(metrics: Iterable[Metric]) -> bytes:
         help_ = metric.documentation.replace("\\", "\\\\").replace("\n", "\\n")
         lines += (f"# HELP {name} {help_}\n", f"# TYPE {name} {metric.type}\n")
         for sample in metric.samples:
-            labels = ",".join(
-                [
-                    f'{key}="{_escaped(text)}"'
-                    for key, text in sorted(sample.labels.items())
-                ]
-            )
-            value = _number(sample.value)
-            lines.append(
-                f"{sample.name}{{{labels}}} {value}\n"
-                if labels
-                else f"{sample.name} {value}\n"
-            )
+            key = tuple(sample[1].items())
+            labels = seen.get(key)
+            if labels is None:
+                labels = seen[key] = _labels(key)
+            value = repr(float(sample[2]))
+            lines.append(f"{sample[0]}{labels} {_NAMES.get(value, value)}\n")
     return "".join(lines).encode()
+
+
+def _labels(labels: tuple[tuple[str, str], ...]) -> str:
+    """Return the labels of a sample as they are written; "" without labels."""
+    if not labels:
+        return ""
+    texts = [f'{key}="{_escaped(text)}"' for key, text in sorted(labels)]
+    return f"{{{','.join(texts)}}}"
 
 
 def _escaped(text: str) -> str:
     if "\\" in text or '"' in text or "\n" in text:
         text = text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
     return text
-
-
-def _number(value: float) -> str:
-    text = repr(float(value))
-    return _NAMES.get(text, text)

@@ -8,9 +8,11 @@ if TYPE_CHECKING:
     from canal_server.source.pump.capture_checks import CaptureChecks
     from canal_server.source.pump.source_switch import SourceSwitch
 
-# What may be due is looked at with each of the first heartbeats, then once a minute.
+# What may be due is looked at with each of the first heartbeats, then less and less
+# often.
 LOOKS: Final = 5
 REST_S: Final = 60.0
+REST_S_MAX: Final = 600.0
 
 
 class IdleRest:
@@ -32,4 +34,4 @@ class IdleRest:
         stream = self._switch.stream
         if stream is None or self._looks < LOOKS or self._checks.may_change:
             return
-        stream.rest(REST_S)
+        stream.rest(min(REST_S * (self._looks - LOOKS + 1), REST_S_MAX))

@@ -119,7 +119,14 @@ def ours(
     exactly_once: bool = False,
 ) -> Iterator[int]:
     """Have our server deliver; give the id of its process."""
-    more = {"canal.mq.exactlyOnce": "true"} if exactly_once else {}
+    more = {}
+    if exactly_once:
+        # A position of a run before, which the broker keeps, would be continued from.
+        topic = settings["canal.mq.topic"]
+        more = {
+            "canal.mq.exactlyOnce": "true",
+            "canal.mq.positionTopic": f"{topic}-position",
+        }
     with delivering(server, load, servers, settings, **more) as process:
         yield process.pid
 

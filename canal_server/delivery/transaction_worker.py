@@ -7,8 +7,9 @@
     position of the end ┘
 
 A transaction ends where one of the source does, and has the position of that place. It
-is committed when nothing more waits, or when it has become large. Acks follow: after a
-crash between them, the position in the message queue decides (`stored_position`).
+is committed when nothing more waits, or when it has become large, or when the end of
+the source's next one is not near. Acks follow: after a crash between them, the position
+in the message queue decides (`stored_position`).
 
 A transaction of the source may be larger than the ring. Then its parts are freed when
 the broker has them. After a failure that leaves the ring with less or more than what is
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.delivery import queue_worker
@@ -59,6 +61,7 @@ COMMIT_S: Final = 0.5  # of one call
 ABORT_S: Final = 1.0  # when the server stops
 OPEN_RETRY_S: Final = 1.0
 REFUSED_MAX: Final = 1000  # messages whose refusal is remembered
+AHEAD_BYTES_MAX: Final = 4 << 20  # that are kept while an end is looked for
 _REFUSED: Final = (MessageRefusedError, SchemaRefusedError)
 
 
@@ -94,7 +97,7 @@ class TransactionWorker(QueueWorker):
         self._room = room
         self._restart = restart
         self._spoiled: RunningInstance | None = None
-        self._next: Fetched | None = None  # of the next transaction
+        self._ahead: deque[Fetched] = deque()  # fetched, of no transaction yet
         # By the number of the message since the last commit: when it is sent again, its
         # bytes differ.
         self._refused: dict[int, MessageRefusedError] = {}
@@ -157,9 +160,11 @@ class TransactionWorker(QueueWorker):
             self._spoiled = self._client.instance
             raise CanalError("the source was replaced in the middle of a transaction")
         if fetched.is_open and self._is_begun and not self._is_open_in_source:
-            # A part of a larger one: what is complete does not wait for its end.
-            self._next, self._is_due = fetched, True
-            return
+            self._ahead.appendleft(fetched)
+            if not self._is_end_near():
+                self._is_due = True  # what is complete does not wait for the end
+                return
+            self._ahead.popleft()
         if not self._is_begun:
             producer.begin()
             self._is_begun = True
@@ -175,9 +180,32 @@ class TransactionWorker(QueueWorker):
             self._is_due = True
 
     def _kept(self) -> Fetched | None:
-        """Return the batch that was kept for this transaction, if it is still valid."""
-        kept, self._next = self._next, None
-        return kept if kept is not None and self._client.holds(kept.batch_id) else None
+        """Return the next batch that was fetched ahead, if it is still valid."""
+        if self._ahead and not self._client.holds(self._ahead[0].batch_id):
+            self._ahead.clear()
+        return self._ahead.popleft() if self._ahead else None
+
+    def _is_end_near(self) -> bool:
+        """Look for the end of the source's transaction of which a part was fetched.
+
+        It is near when it is there, and the room has a place for all up to it. What is
+        fetched for this is kept.
+        """
+        size = self._held.size + sum(len(each.body) for each in self._ahead)
+        entries = self._held.entries + sum(each.entries for each in self._ahead)
+        size_max = min(self._room.size, self._held.size + AHEAD_BYTES_MAX)
+        while size < size_max and entries < self._room.entries:
+            fetched = self._client.fetch(self._limits.batch_size, 0.0, whole=True)
+            if fetched is None:
+                return False
+            self._ahead.append(fetched)
+            if fetched.is_broken or fetched.begins_anew:
+                return False
+            if not fetched.is_open:
+                return True
+            size += len(fetched.body)
+            entries += fetched.entries
+        return False
 
     def _fetched(self, producer: Producer) -> Fetched | None:
         """Return the next batch; without one, a complete transaction is due."""
@@ -320,7 +348,8 @@ class TransactionWorker(QueueWorker):
                 self._spoiled = None
                 self._ack_window()
         finally:
-            self._unstored = self._next = None
+            self._unstored = None
+            self._ahead.clear()
             self._window.clear()
             self._begin()
             if self._spoiled is None:

@@ -339,6 +339,18 @@ def test_all_arrives_once(
     assert source.restarts == 1
 
 
+def test_transactions_larger_than_a_batch(
+    source: Source, broker: Broker, make: Callable[..., TransactionWorker]
+) -> None:
+    """They are committed together as smaller ones are, up to the room."""
+    for _ in range(30):
+        source.write(5)  # six entries, of which a batch has four
+    make()
+    eventually(lambda: len(broker.numbers()) == 150)
+    assert broker.numbers() == source.rows
+    assert broker.commits == 10, "of three transactions each, with room for 20 entries"
+
+
 def test_parts_of_a_transaction_are_not_visible(
     instances: FakeInstances,
     broker: Broker,

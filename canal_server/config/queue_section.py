@@ -49,8 +49,11 @@ _ALIYUN: Final = (
 )  # fmt: skip
 _KERBEROS: Final = ("canal.mq.kafka.kerberos.enable", "kafka.kerberos.enable")
 _UNSUPPORTED: Final = {
-    "rocketmq": "the client library of RocketMQ for Python is not maintained",
-    "pulsarmq": "Pulsar is not supported yet",
+    "rocketmq": (
+        "RocketMQ is not supported, as its client library for Python chooses the queue"
+        " of a message by itself, so that the order of changes would be lost"
+    ),
+    "pulsarmq": "Pulsar is not supported",
 }
 # Settings of producers that may be in files, or come from commands.
 _STORES: Final = ("ssl.keystore.password", "ssl.truststore.password")

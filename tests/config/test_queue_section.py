@@ -64,6 +64,21 @@ def test_modes(make_conf, word, mode):
     assert queue_of(make_conf, f"canal.serverMode = {word}\n").mode is mode
 
 
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [
+        ("rocketMQ", "RocketMQ is not supported, as its client library for Python"),
+        ("pulsarMQ", "Pulsar is not supported"),
+        ("activeMQ", "unknown mode"),
+    ],
+)
+def test_modes_that_are_refused(make_conf, word, why):
+    """The reason is named, and what to write."""
+    (problem,) = problems_of(make_conf, f"canal.serverMode = {word}\n")
+    assert f"canal.serverMode = {word}: {why}" in problem
+    assert problem.endswith("; write tcp, kafka or rabbitMQ")
+
+
 def test_keys_of_a_broker(make_conf):
     """They count without their prefix, also those of the environment."""
     lines = (

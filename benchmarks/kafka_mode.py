@@ -1,9 +1,9 @@
-"""Measures `canal.serverMode = kafka`: rows a second into a broker, memory, latency.
+"""Measures `canal.serverMode = kafka`: rows a second, CPU time, memory, latency.
 
     KAFKA_SERVERS=host:port python benchmarks/kafka_mode.py [--quick] [--loads NAME,…]
 
 The broker is one that is named. Each load is in the binlog before the server starts;
-the time is from when the first row is in the broker to when the last one is. If
+the times are from when the first row is in the broker to when the last one is. If
 CANAL_JAVA_HOME names a built deployer of the Java original, it delivers the same loads
 with the same settings. The messages alone, without a broker, are measured by
 `queue_messages.py`.
@@ -24,6 +24,7 @@ import java_original
 from java_original import java_home
 from latency import PER_SECOND, measure
 from loads import LOADS, SERVER_OPTIONS, Load, Range, Writer
+from process_times import Stopwatch, seconds_of
 from server_process import Memory, ServerProcess, require_package
 from topic_watch import END_TOPIC, TopicWatch
 
@@ -89,11 +90,14 @@ def run_load(
             ):
                 if pid is None:
                     continue
+                topics.wait_for_first(partial(is_alive, pid))
+                cpu = Stopwatch({"cpu": partial(seconds_of, pid)})
                 seconds = topics.seconds(partial(is_alive, pid))
                 rates[who] = written.rows / seconds
                 print(
                     f"{load.title}, {title}, {who}: {rates[who]:,.0f} rows/s,"
-                    f" {seconds:.2f} s, memory {Memory.of(pid).highest >> 20} MB",
+                    f" {seconds:.2f} s, {cpu.seconds()['cpu']:.2f} s of CPU time,"
+                    f" memory {Memory.of(pid).highest >> 20} MB",
                     flush=True,
                 )
         if JAVA in rates:

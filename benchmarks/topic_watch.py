@@ -44,19 +44,31 @@ class TopicWatch:
         )
         self._wait_for_leaders()
 
+    def wait_for_first(self, alive: Callable[[], bool]) -> None:
+        """Wait for the first row.
+
+        Raises TimeoutError when none comes, or who delivers is not alive.
+        """
+        self._wait_for(self.name, alive)
+
     def seconds(self, alive: Callable[[], bool]) -> float:
         """Return the time from the first row to the last one.
 
         Raises TimeoutError when nothing ends it, or who delivers is not alive.
         """
-        began_at = 0.0
+        self._wait_for(self.name, alive)
+        began_at = time.monotonic()
+        self._wait_for(self.end, alive)
+        return time.monotonic() - began_at
+
+    def _wait_for(self, topic: str, alive: Callable[[], bool]) -> None:
         give_up_at = time.monotonic() + PATIENCE_S
-        while time.monotonic() < give_up_at and alive():
-            began_at = began_at or (time.monotonic() if self._count(self.name) else 0.0)
-            if self._count(self.end):
-                return time.monotonic() - began_at
+        while not self._count(topic):
+            if time.monotonic() > give_up_at or not alive():
+                raise TimeoutError(
+                    f"{self._count(self.name)} messages, and none of {topic}"
+                )
             time.sleep(POLL_S)
-        raise TimeoutError(f"{self._count(self.name)} messages, and no last one")
 
     def follow(self) -> None:
         """Begin at the end of the topic, of one partition, for `collect`."""

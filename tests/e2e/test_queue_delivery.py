@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from fix_random import longer
 from random_shop import Shop, Topic, wait_until
+from servers import free_port
+from support_paths import TESTS
 
 from canal_server.cli import main
 from canal_server.errors import ClientError
@@ -210,6 +213,48 @@ def test_clients_beside_it(
         stopped.client(),
     ):
         pass
+    stopped.stop()
+
+
+def test_the_conf_folder_of_the_java_server(
+    stopped: Pipeline, kafka: Kafka, rng: random.Random
+) -> None:
+    """What delivers there delivers here: it is used as it is.
+
+    The lines that are replaced are those that differ on each host: the mode, addresses,
+    the account, ports.
+    """
+    source = stopped.source
+    file, offset = source.binlog_position()
+    places: dict[str, object] = {
+        "canal.serverMode": "kafka",
+        "kafka.bootstrap.servers": kafka.servers,
+        "canal.admin.port": free_port(),
+        "canal.metrics.pull.port": 0,
+        "canal.instance.master.address": f"{source.host}:{source.port}",
+        "canal.instance.master.journal.name": file,
+        "canal.instance.master.position": offset,
+        "canal.instance.dbUsername": source.user,
+        "canal.instance.dbPassword": source.password,
+        "canal.instance.filter.regex": rf"{stopped.schema}\\..*",
+    }
+    shutil.rmtree(stopped.conf)
+    shutil.copytree(TESTS / "config" / "shipped", stopped.conf)
+    for name in ("canal.properties", "example/instance.properties"):
+        path = stopped.conf / name
+        lines = path.read_text().splitlines()
+        for number, line in enumerate(lines):
+            key = line.partition("=")[0].strip()
+            if key in places:
+                lines[number] = f"{key} = {places.pop(key)}"
+        path.write_text("\n".join(lines) + "\n")
+    assert not places, "all are lines of the Java server's files"
+    shop = Shop(stopped, rng)
+    stopped.start()
+    shop.write(20)
+    topic = Topic(kafka.follow("example", 0))
+    wait_until(lambda: topic.has_all(shop), stopped.process)
+    topic.check(shop)
     stopped.stop()
 
 

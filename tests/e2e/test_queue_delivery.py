@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from fix_random import longer
+from prometheus_client.parser import text_string_to_metric_families
 from random_shop import Shop, Topic, wait_until
 from servers import free_port
 from support_paths import TESTS
 
 from canal_server.cli import main
+from canal_server.daemon.control import ask
 from canal_server.errors import ClientError
 
 if TYPE_CHECKING:
@@ -278,6 +281,47 @@ def test_topics_are_created(
     config = client.describe_configs([resource])[resource].result(10)
     assert config["retention.ms"].value == "3600000"
     assert len(client.list_topics("shop").topics["shop"].partitions) == 3
+    stopped.stop()
+
+
+def test_metrics(stopped: Pipeline, kafka: Kafka) -> None:
+    """What each topic has is counted, in messages and bytes, and none fails."""
+    stopped.main_settings["canal.metrics.pull.port"] = 0  # a free one
+    stopped.source.execute(
+        *(f"CREATE TABLE {stopped.schema}.{name} (id INT PRIMARY KEY)" for name in "ab")
+    )
+    deliver(
+        stopped,
+        kafka,
+        **{
+            "canal.mq.dynamicTopic": rf"{stopped.schema}\..*",
+            "canal.instance.filter.query.ddl": "true",
+        },
+    )
+    for number in range(3):
+        stopped.source.execute(f"INSERT INTO {stopped.schema}.a VALUES ({number})")
+    stopped.source.execute(f"INSERT INTO {stopped.schema}.b VALUES (1)")
+    port = ask(stopped.conf, "status")["metrics_port"]
+
+    def found(name: str, **labels: str) -> dict[str, float]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            families = text_string_to_metric_families(answer.read().decode())
+            return {
+                sample.labels.get("topic", ""): sample.value
+                for family in families
+                for sample in family.samples
+                if sample.name == f"canal_delivery_{name}"
+                and sample.labels.items() >= labels.items()
+            }
+
+    counts = {f"{stopped.schema}_a": 3.0, f"{stopped.schema}_b": 1.0}
+    wait_until(lambda: found("messages_total") == counts, stopped.process)
+    topics = [kafka.follow(name, 0) for name in counts]
+    sizes = [sum(len(value) for value in read()) for read in topics]
+    assert list(found("bytes_total").values()) == sizes
+    assert found("in_flight") == found("in_flight_bytes") == {"": 0}
+    assert found("failures_total") == found("too_large_total") == {"": 0}
+    assert found("state", state="delivering") == {"": 1}
     stopped.stop()
 
 

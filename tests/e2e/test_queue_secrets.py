@@ -1,4 +1,4 @@
-"""Passwords of real brokers from files: right ones, wrong ones, and none to be seen."""
+"""Accounts of real brokers: passwords from files, none to be seen, and rights."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fix_store import eventually
 from random_shop import Shop, Topic, wait_until
 
 from canal_server.cli import main
@@ -28,6 +29,15 @@ SASL = (
     "sasl.enabled.mechanisms=PLAIN",
     "sasl.mechanism.inter.broker.protocol=PLAIN",
     f"listener.name.plaintext.plain.sasl.jaas.config={OWN}",
+)
+READER, READERS = "reader", "s3cret-of-reader"
+BOTH = OWN.replace(";", f' user_{READER}="{READERS}";')
+# Whoever is not a superuser may do what the topics allow: nothing, at first.
+ACLS = (
+    *SASL[:-1],
+    f"listener.name.plaintext.plain.sasl.jaas.config={BOTH}",
+    "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    f"super.users=User:{USER};User:ANONYMOUS",
 )
 
 
@@ -153,3 +163,51 @@ def test_kafka(  # noqa: PLR0917  # fixtures
     wait_until(lambda: topic.has_all(shop), stopped.process)
     assert PASSWORD not in "".join(stopped.process.log)
     assert PASSWORD not in json.dumps(stopped.status())
+
+
+def test_rights_in_kafka(
+    stopped: Pipeline, make_kafka: Callable[..., Kafka], capsys: Any
+) -> None:
+    """`check` names a topic that the account may read, but not write to."""
+    admin: Any = pytest.importorskip("confluent_kafka.admin")
+    kafka = make_kafka(*ACLS)
+    kafka.login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": USER,
+        "sasl.password": PASSWORD,
+    }
+    kafka.create("shop", 1)
+    client = admin.AdminClient({"bootstrap.servers": kafka.servers, **kafka.login})
+
+    def allow(operation: Any) -> None:
+        rule = admin.AclBinding(
+            admin.ResourceType.TOPIC, "shop", admin.ResourcePatternType.LITERAL,
+            f"User:{READER}", "*", operation, admin.AclPermissionType.ALLOW,
+        )  # fmt: skip
+        for each in client.create_acls([rule]).values():
+            each.result(30)
+
+    stopped.main_settings |= {
+        "canal.serverMode": "kafka",
+        "kafka.bootstrap.servers": kafka.servers,
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": READER,
+        "kafka.sasl.password": READERS,
+    }
+    stopped.configure({"canal.mq.topic": "shop"})
+
+    def found() -> str:
+        main(["check", "--conf", str(stopped.conf)])
+        lines = capsys.readouterr().out.splitlines()
+        (line,) = (each for each in lines if "topic shop" in each)
+        return str(line)
+
+    assert "topic shop does not exist, or the account may not see it" in found()
+    allow(admin.AclOperation.READ)
+    # The broker learns of it a moment later.
+    eventually(lambda: "the account may not write to topic shop: allow" in found())
+    assert "FAIL" in found()
+    allow(admin.AclOperation.WRITE)
+    eventually(lambda: "topic shop has 1 partitions" in found())

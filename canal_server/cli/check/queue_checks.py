@@ -20,6 +20,7 @@ from canal_server.queues.schema_registry import SchemaRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from canal_server.config.schema import DaemonConfig, InstanceConfig, QueueConfig
 
@@ -42,9 +43,12 @@ def check_queue(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
         yield from check_rabbit(config, server)
         return
     topics: Mapping[str, int] | None = None
+    unwritable: set[str] = set()
     try:
         producer = KafkaKind(queue).producer(None)
         topics = producer.topics()
+        named = {name for each in config.instances for name in _names(each, queue)}
+        unwritable = producer.unwritable(sorted(named & topics.keys()))
         producer.close(0.0)
     except ConfigError as error:
         yield from (fail(QUEUE, each).of(server) for each in error.problems)
@@ -60,7 +64,7 @@ def check_queue(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
                 instance.destination
             )
         else:
-            for each in _check_topics(instance, queue, topics):
+            for each in _check_topics(instance, queue, topics, unwritable):
                 yield each.of(instance.destination)
 
 
@@ -89,8 +93,21 @@ def _check_registry(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
             ).of(instance.destination)
 
 
+def _names(instance: InstanceConfig, queue: QueueConfig) -> list[str]:
+    """Return the topics that the settings name; none if they are wrong."""
+    try:
+        fixed = Router(routing_of(instance, queue)).fixed_topics()
+    except ConfigError:  # which is told with the topics
+        return []
+    notes = [queue.too_large_topic] if queue.too_large_topic else []
+    return [*fixed, *notes]
+
+
 def _check_topics(
-    instance: InstanceConfig, queue: QueueConfig, topics: Mapping[str, int]
+    instance: InstanceConfig,
+    queue: QueueConfig,
+    topics: Mapping[str, int],
+    unwritable: AbstractSet[str],
 ) -> Iterator[CheckResult]:
     routing = routing_of(instance, queue)
     try:
@@ -104,10 +121,9 @@ def _check_topics(
             f"all tables share topic {routing.topic}, and keys of Debezium do not name"
             " the table: set canal.mq.dynamicTopic = .*\\\\..*, or do not compact it",
         )
-    notes = [queue.too_large_topic] if queue.too_large_topic else []
-    for name in dict.fromkeys([*router.fixed_topics(), *notes]):
+    for name in dict.fromkeys(_names(instance, queue)):
         count = topics.get(name)
-        if name in notes:
+        if name == queue.too_large_topic:
             needed = 1
         elif routing.partition_hash:
             needed = router.partitions_of(name)
@@ -128,6 +144,12 @@ def _check_topics(
                 f"topic {name} has {count} partitions, {needed} are needed: add"
                 " partitions, or lower canal.mq.partitionsNum,"
                 " canal.mq.dynamicTopicPartitionNum or canal.mq.partition",
+            )
+        elif name in unwritable:
+            yield fail(
+                TOPICS,
+                f"the account may not write to topic {name}: allow Write and Describe"
+                " on it",
             )
         else:
             yield ok(TOPICS, f"topic {name} has {count} partitions")

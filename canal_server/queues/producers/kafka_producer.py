@@ -317,6 +317,37 @@ class KafkaProducer:
             raise self._unavailable(error) from None
         return {name: len(each.partitions) for name, each in found.items()}
 
+    def unwritable(self, topics: Iterable[str]) -> set[str]:
+        """Return those of existing topics that the account may not write to.
+
+        Brokers before 2.3 do not tell. Raises BrokerUnavailableError.
+        """
+        names = list(topics)
+        if not names:
+            return set()
+        admin = optional_module("confluent_kafka.admin", "Kafka", extra="kafka")
+        client = admin.AdminClient(self._of_connections(), logger=Details())
+        answers = client.describe_topics(
+            self._kafka.TopicCollection(names),
+            request_timeout=OPEN_S,
+            include_authorized_operations=True,
+        )
+        found = set()
+        for name, answer in answers.items():
+            try:
+                allowed = answer.result(OPEN_S).authorized_operations
+            except self._kafka.KafkaException as error:
+                raise BrokerUnavailableError(
+                    f"topic {name}: {_text_of(error)}"
+                ) from None
+            except TimeoutError:
+                raise BrokerUnavailableError(
+                    f"topic {name}: Kafka at {self.servers} does not answer"
+                ) from None
+            if allowed and admin.AclOperation.WRITE not in allowed:
+                found.add(name)
+        return found
+
     def _unavailable(self, error: Exception) -> BrokerUnavailableError:
         self.poll(0)  # for the reason
         return BrokerUnavailableError(

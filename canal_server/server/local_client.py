@@ -45,6 +45,8 @@ class LocalClient:
         self._service = service
         self._instances = instances
         self._instance: RunningInstance | None = None
+        # Of the batch before, if a transaction goes on after it: file and source.
+        self._open_in: tuple[str | None, object] | None = None
 
     def connect(self) -> bool:
         """Subscribe, if the destination runs here now; return whether it does.
@@ -102,13 +104,17 @@ class LocalClient:
             return None
         instance, batch_id, batch = fetched
         position = None if batch.ack is None else instance.log_position(batch.ack)
+        start, end = batch.start, batch.end
+        # MariaDB's transactions have no begin, so that the place has to tell it.
+        is_elsewhere = self._open_in not in (None, (start.journal_name, start.source))
+        self._open_in = (end.journal_name, end.source) if batch.is_open else None
         return Fetched(
             batch_id,
             b"".join(batch.slices),
             position,
             batch.is_open,
             batch.count,
-            batch.begins_anew,
+            batch.begins_anew or is_elsewhere,
             batch.is_broken,
         )
 
@@ -146,4 +152,5 @@ class LocalClient:
 
     def rollback(self) -> None:
         """Have all open batches delivered again."""
+        self._open_in = None
         self._service.rollback(self.identity, _ALL_BATCHES)

@@ -14,6 +14,7 @@ cdef class Fetched:
     cdef readonly bint begins_anew  # the first entry is in none that was open before it
     cdef readonly bint is_broken    # a transaction in it was not ended
     cdef bint has_begun
+    cdef PyObject* open_block  # of the last entry that is no heartbeat; borrowed
     cdef Runs runs
     # The first, the last and the last resumable entry: their block, and index in it.
     # Borrowed, since the runs hold every block; ack_block NULL: no such entry.

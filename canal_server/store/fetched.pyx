@@ -27,6 +27,11 @@ cdef inline bint belongs_to_open(const Record* record) noexcept nogil:
     )
 
 
+cdef inline bint is_elsewhere(Block a, Block b):
+    """Return whether two blocks are of two files, or sources: no transaction is."""
+    return a is not b and (a.file != b.file or a.source != b.source)
+
+
 cdef class Fetched:
     """Entries that a get fetched; keeps their blocks alive."""
 
@@ -58,7 +63,11 @@ cdef class Fetched:
             if not belongs_to_open(record):
                 self.begins_anew |= not self.has_begun
                 self.is_broken |= self.is_open
+            elif self.is_open and is_elsewhere(<Block>self.open_block, <Block>block):
+                # MariaDB's transactions have no begin that would tell it.
+                self.is_broken = True
             self.has_begun = True
+            self.open_block = block
             self.is_open = continues_after(record)
         self.count += 1
         self.size += record.end - (<Block>block).begin_of(index)

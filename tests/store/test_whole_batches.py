@@ -106,3 +106,19 @@ def test_a_transaction_that_was_not_ended():
     t.entries.transaction(rows=1)
     t.put()
     assert shape(t) == (False, False, True)
+
+
+def test_a_transaction_that_goes_on_in_another_file():
+    """None does: it was replaced, though it has no begin, as on MariaDB."""
+    t = StoreUnderTest()
+    t.store.subscribe(CLIENT, None, None)
+    t.entries.add(ROWS)
+    t.entries.rotate("bin.000002", 2)
+    t.entries.transaction(rows=1, begin=False)
+    t.put()
+    assert shape(t) == (False, False, True)
+    t.entries.transaction(rows=1, begin=False)
+    t.entries.rotate("bin.000003", 3)
+    t.entries.transaction(rows=1, begin=False)
+    t.put()
+    assert not shape(t)[2]

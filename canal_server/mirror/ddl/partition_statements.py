@@ -36,6 +36,32 @@ class PartitionStatement:
         return self.change in (PartitionChange.DROP, PartitionChange.TRUNCATE)
 
 
+@dataclass(frozen=True, slots=True)
+class ExchangeStatement:
+    """A statement by which a partition and another table exchange their rows.
+
+    With MariaDB's CONVERT TABLE the other table becomes the partition, which is new.
+    `is_checked`: all of its rows belong into the partition.
+    """
+
+    table: str  # the partitioned one, without its schema
+    partition: str
+    other: str
+    is_convert: bool = False
+    is_checked: bool = True
+
+
+def exchange_statement(sql: str) -> ExchangeStatement | None:
+    """Return which table exchanges rows with a partition. Never raises.
+
+    None for anything else, and for a statement that does more than that.
+    """
+    try:
+        return _exchange(SqlReader(sql, Dialect()))
+    except SqlTextError:
+        return None
+
+
 def partition_statement(sql: str, table: str) -> PartitionStatement | None:
     """Return what a statement does with partitions of a table, by its name.
 
@@ -49,12 +75,8 @@ def partition_statement(sql: str, table: str) -> PartitionStatement | None:
 
 
 def _read(reader: SqlReader, table: str) -> PartitionStatement | None:
-    if not (
-        reader.accept("ALTER", "TABLE") or reader.accept("ALTER", "ONLINE", "TABLE")
-    ):
-        return None
-    reader.skip_if_exists()
-    if reader.names()[-1].lower() != table.lower():
+    altered = _altered(reader)
+    if altered is None or altered.lower() != table.lower():
         return None
     if reader.accept("DROP", "PARTITION"):
         reader.skip_if_exists()
@@ -64,6 +86,46 @@ def _read(reader: SqlReader, table: str) -> PartitionStatement | None:
     if reader.accept("CONVERT", "PARTITION"):
         return _converted(reader)
     return _without_deletes(reader)
+
+
+def _altered(reader: SqlReader) -> str | None:
+    """Read up to the name of the table that is altered; returns the name."""
+    if not (
+        reader.accept("ALTER", "TABLE") or reader.accept("ALTER", "ONLINE", "TABLE")
+    ):
+        return None
+    reader.skip_if_exists()
+    return reader.names()[-1]
+
+
+def _exchange(reader: SqlReader) -> ExchangeStatement | None:
+    table = _altered(reader)
+    if table is None:
+        return None
+    is_convert = reader.accept("CONVERT", "TABLE")
+    if is_convert:
+        other = reader.names()[-1]
+        reader.expect("TO")
+        reader.expect("PARTITION")
+        partition = reader.name()
+        while not reader.at_end() and reader.peek() not in (",", "WITH", "WITHOUT"):
+            if reader.peek() == "(":
+                reader.skip_parens()
+            else:
+                reader.next()
+    elif reader.accept("EXCHANGE", "PARTITION"):
+        partition = reader.name()
+        reader.expect("WITH")
+        reader.expect("TABLE")
+        other = reader.names()[-1]
+    else:
+        return None
+    is_checked = not reader.accept("WITHOUT")
+    if not is_checked or reader.accept("WITH"):
+        reader.expect("VALIDATION")
+    if not reader.at_end():
+        return None
+    return ExchangeStatement(table, partition, other, is_convert, is_checked)
 
 
 def _without_deletes(reader: SqlReader) -> PartitionStatement | None:

@@ -100,6 +100,24 @@ def deleted_rows(
     return found.sql
 
 
+def exchanged_rows(
+    partitions: Partitions | None,
+    partition: str,
+    table: MirrorTable,
+    lake: DeltaLakeTable,
+) -> str:
+    """Return the condition for the lake's rows of a partition that is exchanged.
+
+    Raises NoConditionError if it is not certain which ones these are, and LakeError.
+    """
+    if partitions is None:
+        raise NoConditionError("the partitions of the table are not known yet")
+    found = condition_of(partitions, [partition], table)
+    if found.never_null and lake.has_null(found.never_null):
+        raise NoConditionError(f"column {found.never_null} has NULL, or no date")
+    return found.sql
+
+
 def condition_of(
     partitions: Partitions, names: Iterable[str], table: MirrorTable
 ) -> Condition:

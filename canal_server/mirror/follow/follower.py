@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from canal_server.errors import CanalError
     from canal_server.mirror.ddl.evolve import Decision
+    from canal_server.mirror.lake.delta.delta_exchange import GivenRows
     from canal_server.mirror.settings.mirror_settings import TableRule
     from canal_server.mirror.settings.table_values import MirrorTable, TableName
     from canal_server.mirror.state.lake_tables import LakeTable
@@ -111,7 +112,7 @@ class Follower:
         # statement (`copy_ddl`).
         self.copied_until = 0
         self.lake = lake
-        self._copy_id = copy_id
+        self.copy_id = copy_id
         self._plan = plan
         self._rule = rule
         self._is_mariadb = is_mariadb
@@ -124,6 +125,7 @@ class Follower:
         self._gathered_bytes = 0
         self._is_done = False  # whether the current batch was applied before
         self._batch = ""
+        self.doubt = ""  # why the current statement is not followed in the lake
 
     def begin(self, batch: str) -> None:
         """Start a batch of the stream; empty: none.
@@ -133,6 +135,7 @@ class Follower:
         """
         self.drop_gathered()
         self.rows = 0
+        self.doubt = ""
         self._part = (0, 0)
         self._batch = batch
         self._is_done = bool(batch) and self.lake.position()[1].get(BATCH) == batch
@@ -208,7 +211,7 @@ class Follower:
             upto = max(upto, gathered[-1]["_seq"][-1].as_py() + 1)
             changes = pa.concat_tables(gathered)
             with _needing_a_copy():
-                done = self.lake.apply(self._copy_id, changes, upto, note)
+                done = self.lake.apply(self.copy_id, changes, upto, note)
             self.rows += done.changed + done.deleted
             self.applied = upto
         if ends_batch:
@@ -231,7 +234,7 @@ class Follower:
         what `flush` raises.
         """
         with _needing_a_copy():
-            done = self.lake.correct(self._copy_id, changes)
+            done = self.lake.correct(self.copy_id, changes)
         self.rows += done.changed + done.deleted
 
     def drop_gathered(self) -> None:
@@ -297,7 +300,7 @@ class Follower:
         if item.seq < self.applied:
             self._accept_repeated(item)
             return
-        context = f"at {where}: {item.sql[:200]}"
+        context = f"at {where}: {item.sql[:200]}{self.doubt and f' ({self.doubt})'}"
         if not item.is_ddl and item.event_type != _EMPTIES:
             raise CopyNeededError(
                 f"a change was logged as a statement, without its rows, {context}"
@@ -313,7 +316,7 @@ class Follower:
         if isinstance(decision, Dropped | Replaced | Copy | Stop):
             raise _leaving(decision, item, context)
         if isinstance(decision, Empty):
-            self.lake.empty(self._copy_id, upto, committed_ms(item), note)
+            self.lake.empty(self.copy_id, upto, committed_ms(item), note)
             self.applied = upto
             return
         if item.seq < self.copied_until and decision.copy_doubt:
@@ -323,12 +326,33 @@ class Follower:
             # recognized by its position, as its columns match already.
             with _needing_a_copy():
                 # Before, as the mirror may be killed in between.
-                if self.lake.applied(self._copy_id) < upto:
+                if self.lake.applied(self.copy_id) < upto:
                     before = self.lake.arrow_schema()
                     warn_of_ends_by(self.table, before, decision.steps)
-                self.lake.evolve(self._copy_id, decision.steps, upto, note)
+                self.lake.evolve(self.copy_id, decision.steps, upto, note)
             self.applied = upto
         self._use_columns(decision)
+
+    def awaits(self, item: Packed, note: Mapping[str, str]) -> bool:
+        """Write all rows before a statement, unless that was applied before.
+
+        Returns whether it still has to be applied. Raises what `flush` raises.
+        """
+        is_applied = item.seq < self.applied
+        if self._is_done or self._was_applied_before(item) or is_applied:
+            return False
+        self.flush(item.seq, note)
+        return True
+
+    def get(
+        self, item: Packed, rows: GivenRows, where: str | None, note: Mapping[str, str]
+    ) -> None:
+        """Get another table's rows by a statement, for those of a condition."""
+        lake, upto = self.lake, item.seq + 1
+        assert isinstance(lake, DeltaLakeTable)  # as it is where the rows are from
+        self.statements += 1
+        self.rows += lake.exchange(self.copy_id, where, rows, committed_ms(item), note)
+        self.applied = upto
 
     def _changes_partitions(self, item: Packed, note: Mapping[str, str]) -> bool:
         """Follow a statement that changes partitions, if it is certain what it does."""
@@ -348,7 +372,7 @@ class Follower:
             if where is None:
                 return False
             upto = item.seq + 1
-            lake.delete(self._copy_id, where, upto, committed_ms(item), note)
+            lake.delete(self.copy_id, where, upto, committed_ms(item), note)
             self.applied = upto
         self.use_partitions(partitions and partitions_after(partitions, statement))
         return True
@@ -380,9 +404,7 @@ class Follower:
         Raises CopyNeededError for a statement that moved rows after the start of the
         copy, and that this table missed while it caught up.
         """
-        if item.seq >= self.copied_at and moves_rows_of(
-            item.sql, self.table.source, item.table.schema
-        ):
+        if self.lacks(item):
             raise CopyNeededError(
                 "a statement on another table added or removed rows, at "
                 f"{item.journal}:{item.position}: {item.sql[:200]}"
@@ -399,6 +421,21 @@ class Follower:
         decision = self._decided(item)
         if isinstance(decision, Steps):
             self._use_columns(decision)
+
+    def lacks(self, item: Packed) -> bool:
+        """Check whether rows that a statement on another table moved are missing.
+
+        For a statement before the position of the lake's table.
+        """
+        lake = self.lake
+        return (
+            item.seq >= self.copied_at
+            and moves_rows_of(item.sql, self.table.source, item.table.schema)
+            and not (
+                isinstance(lake, DeltaLakeTable)
+                and lake.exchanged(self.copy_id) > item.seq
+            )
+        )
 
     def _decided(self, item: Packed) -> Decision:
         return decide(

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import CanalError
 from canal_server.mirror.ddl.table_statements import moves_rows_of
+from canal_server.mirror.follow.exchanges import Exchanging, exchange_of
 from canal_server.mirror.follow.follower import (
     committed_ms,
     is_about,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from canal_server.client.range_client import RangePosition
+    from canal_server.mirror.follow.exchanges import Exchange
     from canal_server.mirror.follow.follower import Follower
     from canal_server.mirror.follow.reread import Rereading
     from canal_server.mirror.settings.table_values import TableName
@@ -205,6 +207,7 @@ class ChangeStream:
             held: dict[TableName, list[Packed]] = {}
             size = 0
             part: Packed | None = None
+            last: Packed | None = None
             informed: dict[
                 TableName, Packed
             ] = {}  # the parts that followers were informed of
@@ -223,6 +226,12 @@ class ChangeStream:
                         informed[name] = part
                         items.append(part)
                     items.append(item)
+                pair, last = exchange_of(last, item), item
+                if pair is not None:
+                    for each in self._followed_of(pair):
+                        held[each.table].pop()
+                    self._write(pool, held, report, None)
+                    held, size = self._exchanged(pair, report), 0
                 size += item.arrow.size if item.arrow is not None else 0
                 if size >= HELD_BYTES_MAX:
                     self._write(pool, held, report, None)
@@ -247,6 +256,49 @@ class ChangeStream:
 
     def _end_batch(self) -> None:
         self._batch = ""
+
+    def _followed_of(self, pair: Exchange) -> list[Packed]:
+        return [each for each in pair.items if each.table in self._followers]
+
+    def _exchanged(
+        self, pair: Exchange, report: BatchReport
+    ) -> dict[TableName, list[Packed]]:
+        """Let two tables exchange rows, after everything before is written.
+
+        Returns the items that have to be passed to followers as if there were no such
+        exchange.
+        """
+        again = self._followed_of(pair)
+        why = "only one of the tables follows the stream"
+        if len(again) == len(pair.items):
+            why, again = self._exchange(pair, report), self._followed_of(pair)
+        if not why:
+            # A table that became a partition is dropped now.
+            again = [each for each in again if each is pair.other and not each.columns]
+        for each in again:
+            self._followers[each.table].doubt = why
+        return {each.table: [each] for each in again}
+
+    def _exchange(self, pair: Exchange, report: BatchReport) -> str:
+        """Exchange the rows of two tables; returns why not, if that is not certain."""
+        partitioned, other = (each.table for each in pair.items)
+        sides = self._followers[partitioned], self._followers[other]
+        work = Exchanging(pair, *sides, note_of(report.end, self._destination))
+        has_left = self._is_left(partitioned, work.begin_partitioned)
+        if self._is_left(other, work.begin_other) or has_left:
+            return "the other table has left the stream"
+        if why := work.find():
+            return why
+        self._is_left(partitioned, work.finish_partitioned)
+        self._is_left(other, work.finish_other)
+        return ""
+
+    def _is_left(self, name: TableName, step: Callable[[], None]) -> bool:
+        """Take a step of a table; returns whether it has left the stream for that."""
+        problem = self._tried(name, step)
+        if problem is not None:
+            self._leave(name, problem)
+        return problem is not None
 
     def _note(self, item: Packed, moved: Seqs, rereading: Rereading | None) -> None:
         """Record what a change means beyond the rows of its table."""
@@ -431,22 +483,31 @@ class ChangeStream:
     ) -> CanalError | None:
         """Pass items to a follower; returns why its table leaves, if it does."""
         follower = self._followers[name]
-        try:
+
+        def write() -> None:
             for item in items:
                 follower.feed(item, note)
             if upto is not None:
                 follower.flush(upto, note, ends_batch=True)
+
+        problem = self._tried(name, write)
+        if problem is None and upto is not None:
+            self._unusable.pop(name, None)
+        return problem
+
+    def _tried(self, name: TableName, step: Callable[[], None]) -> CanalError | None:
+        """Take a step of a table; returns why it leaves, if it does."""
+        try:
+            step()
         except _LEAVING as error:
-            follower.drop_gathered()
+            self._followers[name].drop_gathered()
             return error
         except BaseException as error:
-            follower.drop_gathered()
+            self._followers[name].drop_gathered()
             fault = self._fault_of(name, error)
             if fault is None:
                 raise
             return fault
-        if upto is not None:
-            self._unusable.pop(name, None)
         return None
 
     def _fault_of(self, name: TableName, error: BaseException) -> CanalError | None:

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
-from deltalake.table import TableFeatures
 from deltalake.transaction import create_table_with_add_actions
 
 from canal_server.errors import LakeError
@@ -27,6 +26,7 @@ from canal_server.mirror.lake.delta import (
     delta_upkeep,
 )
 from canal_server.mirror.lake.delta import delta_properties as properties
+from canal_server.mirror.lake.delta.delta_exchange import GivenRows, replace_rows
 from canal_server.mirror.lake.delta.delta_files import VersionFiles
 from canal_server.mirror.lake.delta.delta_layout import (
     Layout,
@@ -34,14 +34,11 @@ from canal_server.mirror.lake.delta.delta_layout import (
     files_of,
     values_of,
 )
-from canal_server.mirror.lake.file_bounds import literal, quoted
+from canal_server.mirror.lake.file_bounds import quoted
 from canal_server.mirror.lake.lake_errors import lake_error
 from canal_server.mirror.lake.lake_table import (
-    DELETED,
     NOWHERE,
-    ROW,
     SEQ,
-    TIME,
     Applied,
     Compacted,
     OtherCopyError,
@@ -64,7 +61,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TRIES: Final = 5  # of a commit that conflicts with another writer's
-_LOCAL_TIMES: Final = "timestampNtz"
 
 
 class DeltaLakeTable:
@@ -185,7 +181,7 @@ class DeltaLakeTable:
         commit: CommitProperties,
     ) -> None:
         """Replace all files, and the columns, by those of a copy."""
-        self._allow_local_times(delta, schema)
+        delta_rows.allow_local_times(delta, schema, delta_log.commit_of_upkeep(delta))
         configuration = self._properties(schema, files)
         # Before, so that no file has statistics of a column that must have none.
         self._set_properties(delta, configuration)
@@ -279,20 +275,6 @@ class DeltaLakeTable:
                 dict(wanted), commit_properties=delta_log.commit_of_upkeep(delta)
             )
 
-    @staticmethod
-    def _allow_local_times(delta: DeltaTable, schema: pa.Schema) -> None:
-        """Declare the feature of Delta without which no TIMESTAMP_NTZ can be read.
-
-        Other operations of delta-rs do so themselves.
-        """
-        has_any = any(pa.types.is_timestamp(f.type) and not f.type.tz for f in schema)
-        if has_any and _LOCAL_TIMES not in (delta.protocol().writer_features or ()):
-            delta.alter.add_feature(
-                TableFeatures.TimestampWithoutTimezone,
-                allow_protocol_versions_increase=True,
-                commit_properties=delta_log.commit_of_upkeep(delta),
-            )
-
     def _delete_staged(self, files: Sequence[CopiedFile]) -> None:
         """Delete the files of a copy that were compared and are not of the table."""
         store = self._store()
@@ -355,34 +337,48 @@ class DeltaLakeTable:
             commit = delta_log.commit(copy_id, upto, note)
             before = delta.version()
             if self._table.deletes == "soft":
-                self._mark(delta, where, upto, at_ms, commit)
+                delta_changes.mark(delta, where, upto, at_ms, commit)
             else:
                 delta.delete(where or None, commit_properties=commit)
             if delta.version() == before:  # there was no such row
                 delta_log.commit_alone(delta, commit)
 
-    def _mark(  # those of `delete`
+    def given(self, copy_id: str, where: str, upto: int) -> GivenRows | None:
+        """Return the rows that another table gets by a statement, from before it.
+
+        `upto`: the position number after it. None if no version has these rows.
+        """
+        with self._as_lake_error("read"):
+            delta = self._published(copy_id)
+            version: int | None = delta.version()
+            if delta_log.applied(delta, copy_id) >= upto:
+                version = delta_log.version_before(delta, copy_id, upto)
+            if version is None:
+                return None
+            schema = self._layout.rows(pa.schema(delta.schema().to_arrow()))
+            return GivenRows(self._path, self._options, version, schema, where, upto)
+
+    def exchange(
         self,
-        delta: DeltaTable,
-        where: str,
-        upto: int,
+        copy_id: str,
+        where: str | None,
+        rows: GivenRows,
         at_ms: int,
-        commit: CommitProperties,
-    ) -> None:
-        """Mark rows as deleted."""
-        at = pa.scalar(at_ms * 1000, TIME.type).as_py()
-        live = f"NOT {quoted(DELETED.name)}"
-        delta.update(
-            {
-                quoted(DELETED.name): "true",
-                quoted(SEQ.name): str(upto),
-                quoted(ROW.name): "0",
-                quoted(TIME.name): literal(at, TIME.type),
-            },
-            predicate=f"{live} AND {where}" if where else live,
-            writer_properties=delta_rows.WRITER,
-            commit_properties=commit,
-        )
+        note: Mapping[str, str],
+    ) -> int:
+        """Commit other rows instead of those that fulfil a condition; how many."""
+        with self._as_lake_error("exchange rows of"):
+            delta, upto = self._published(copy_id), rows.upto
+            if delta_log.applied(delta, copy_id) >= upto:
+                return 0
+            commit = delta_log.commit(copy_id, upto, note, is_exchange=True)
+            layout = self._layout
+            return replace_rows(delta, rows, layout, commit, where=where, at_ms=at_ms)
+
+    def exchanged(self, copy_id: str) -> int:
+        """Return the position number after the last exchange; NOWHERE if none."""
+        with self._as_lake_error("read"):
+            return delta_log.exchanged(self._published(copy_id), copy_id)
 
     def has_null(self, column: str) -> bool:
         """Check whether any row has NULL in a column."""

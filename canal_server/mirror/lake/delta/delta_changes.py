@@ -15,13 +15,16 @@ from canal_server.mirror.lake import fold
 from canal_server.mirror.lake.conditions import Where
 from canal_server.mirror.lake.delta.delta_log import commit_alone
 from canal_server.mirror.lake.delta.delta_rows import WRITER, batches, complete
-from canal_server.mirror.lake.file_bounds import bounds, quoted
+from canal_server.mirror.lake.file_bounds import bounds, literal, quoted
 from canal_server.mirror.lake.keyless import difference
 from canal_server.mirror.lake.lake_table import (
     ADDED,
     DELETED,
     HASH,
     META,
+    ROW,
+    SEQ,
+    TIME,
     Applied,
     UnlikeError,
 )
@@ -118,6 +121,25 @@ def count(
     )
     repeated = done["num_target_rows_deleted"] - made.counts[1]
     return Applied(made.counts[0] - repeated, made.counts[1])
+
+
+def mark(
+    delta: DeltaTable, where: str, upto: int, at_ms: int, commit: CommitProperties
+) -> None:
+    """Mark rows that fulfil a condition as deleted; "": all of them."""
+    at = pa.scalar(at_ms * 1000, TIME.type).as_py()
+    live = f"NOT {quoted(DELETED.name)}"
+    delta.update(
+        {
+            quoted(DELETED.name): "true",
+            quoted(SEQ.name): str(upto),
+            quoted(ROW.name): "0",
+            quoted(TIME.name): literal(at, TIME.type),
+        },
+        predicate=f"{live} AND {where}" if where else live,
+        writer_properties=WRITER,
+        commit_properties=commit,
+    )
 
 
 def _merger(

@@ -24,6 +24,8 @@ COMMITS_MAX: Final = 10_000  # of other writers, searched for the mirror's note
 
 _APP: Final = "canal-mirror/"  # prefix of transaction ids in the Delta log
 _PUBLISHED: Final = "canal-mirror-copy"  # id of the transaction that names the copy
+# Prefix of ids of the transactions of rows that were exchanged with another table.
+_EXCHANGED: Final = "canal-mirror-exchange/"
 # Prefix of a table's description, before its first copy.
 _COPY: Final = "canal-server mirror, copy "
 _NOTE: Final = "canal"  # the mirror's key in a commit's metadata
@@ -46,6 +48,29 @@ def applied(delta: DeltaTable, copy_id: str) -> int:
     return NOWHERE if version is None else version
 
 
+def exchanged(delta: DeltaTable, copy_id: str) -> int:
+    """Return the position number after the last exchange with another table.
+
+    NOWHERE if this copy has had none.
+    """
+    found = delta.transaction_version(_EXCHANGED + copy_id)
+    return NOWHERE if found is None else found
+
+
+def version_before(delta: DeltaTable, copy_id: str, upto: int) -> int | None:
+    """Return the version before the exchange up to a position number.
+
+    None if the log no longer has it.
+    """
+    found = None
+    for commit in delta.history(COMMITS_MAX):
+        record = commit.get(_NOTE, {})
+        # Upkeep repeats the record of the commit before.
+        if (record.get("copy"), record.get("exchange")) == (copy_id, upto):
+            found = int(commit["version"]) - 1
+    return found
+
+
 def _is_copy(delta: DeltaTable, copy_id: str) -> bool:
     """Check whether a copy was the last one that was published.
 
@@ -64,14 +89,23 @@ def _is_copy(delta: DeltaTable, copy_id: str) -> bool:
 
 
 def commit(
-    copy_id: str, upto: int, note: Mapping[str, str], *, is_copy: bool = False
+    copy_id: str,
+    upto: int,
+    note: Mapping[str, str],
+    *,
+    is_copy: bool = False,
+    is_exchange: bool = False,
 ) -> CommitProperties:
     """Return what a commit records in addition to the change.
 
-    `is_copy`: by this commit the table becomes this copy.
+    `is_copy`: by this commit the table becomes this copy. `is_exchange`: it gets rows
+    of another table.
     """
-    record = {"copy": copy_id, "upto": upto, "note": dict(note)}
+    record: dict[str, Any] = {"copy": copy_id, "upto": upto, "note": dict(note)}
     transactions = [Transaction(_APP + copy_id, upto)]
+    if is_exchange:
+        record["exchange"] = upto
+        transactions.append(Transaction(_EXCHANGED + copy_id, upto))
     if is_copy:
         transactions.append(Transaction(_PUBLISHED, _number_of(copy_id)))
     return CommitProperties(

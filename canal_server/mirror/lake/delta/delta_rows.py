@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, WriterProperties, write_deltalake
+from deltalake.table import TableFeatures
 from pyarrow.fs import PyFileSystem
 
 from canal_server.errors import LakeError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.lake.reshape import Reshape
 
 WRITER: Final = WriterProperties(compression="ZSTD", compression_level=1)
+_LOCAL_TIMES: Final = "timestampNtz"
 
 
 def are_alike(before: pa.Schema, after: pa.Schema) -> bool:
@@ -45,6 +47,22 @@ def in_order(before: pa.Schema, after: pa.Schema) -> pa.Schema:
     delta-rs does not change columns that differ only by their order.
     """
     return before if are_alike(before, after) else after
+
+
+def allow_local_times(
+    delta: DeltaTable, schema: pa.Schema, commit: CommitProperties
+) -> None:
+    """Declare the feature of Delta without which no TIMESTAMP_NTZ can be read.
+
+    Most operations of delta-rs do so themselves.
+    """
+    has_any = any(pa.types.is_timestamp(f.type) and not f.type.tz for f in schema)
+    if has_any and _LOCAL_TIMES not in (delta.protocol().writer_features or ()):
+        delta.alter.add_feature(
+            TableFeatures.TimestampWithoutTimezone,
+            allow_protocol_versions_increase=True,
+            commit_properties=commit,
+        )
 
 
 def rewrite(
@@ -77,10 +95,13 @@ def write(
     schema: pa.Schema,
     layout: Layout,
     commit: CommitProperties,
+    *,
+    where: str | None = "",
 ) -> None:
     """Replace all rows, columns and partitions; `tables` returns None after the last.
 
-    `schema`: the columns of these rows.
+    `schema`: the columns of these rows. `where`: only rows that fulfil this condition
+    are replaced, by rows that fulfil it, too; the columns stay. None: no row is.
     """
     errors: list[LakeError] = []
     whole = layout.whole(schema.empty_table()).schema
@@ -99,8 +120,9 @@ def write(
             write_deltalake(
                 delta,
                 pa.RecordBatchReader.from_batches(whole, batches(reader)),
-                mode="overwrite",
-                schema_mode="overwrite",
+                mode="append" if where is None else "overwrite",
+                schema_mode="overwrite" if where == "" else None,
+                predicate=where or None,
                 partition_by=layout.names,
                 writer_properties=WRITER,
                 commit_properties=commit,

@@ -7,8 +7,9 @@ A private MySQL, canal-server and `canal-server mirror` as processes, with Spark
 local[2], share the machine. First the table is copied, by Spark's own JDBC reader into
 Parquet files and by the mirror into a Delta table; both count from when their session
 stands. Then changes that were made while the mirror was down are applied; then rows
-are updated at a steady pace, and each counts until the lake has it. In the end source
-and copy are compared.
+are updated at a steady pace, and each counts until the lake has it. Then the table is
+swapped as gh-ost does it, and copied again unchanged. In the end source and copy are
+compared.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from jdbc_copy import find_driver, url_of
 from loads import LOADS, SCHEMA, SERVER_OPTIONS, TABLE, Writer
 from mirror_load import PositionWatch, measure_delays
+from mirror_swaps import copy_unchanged, swap
 from results import Verdict
 from server_process import DESTINATION, ServerProcess, require_package
 from spark_source import require_spark, show
@@ -57,6 +59,7 @@ PER_SECOND = 1_000  # rows that are updated
 NEWEST = 50_000  # keys within which the first of them are
 TASKS = 4  # connections, of both ways to copy
 PATIENCE_S = 1_800.0
+POSITIONS = "canal-mirror/"  # begins the transactions of a Delta log with positions
 SETTINGS = rf"""
 tables:
   - match: {SCHEMA}\.{TABLE}
@@ -87,22 +90,40 @@ class Subject:
 
     def __init__(self, process: MirrorProcess) -> None:
         self.process = process
-        self._log = process.lake / SCHEMA / TABLE / "_delta_log"
+        self.path = process.lake / SCHEMA / TABLE
+        self._log = self.path / "_delta_log"
         self._next = 0  # version of the Delta table
         self._position = -1
 
     @property
     def phase(self) -> str:
         """What the mirror does with the table; empty before it knows it."""
-        return str(self._state().get("phase", ""))
+        return self.phase_of(TABLE)
+
+    def phase_of(self, table: str) -> str:
+        """Return what the mirror does with a table; empty before it knows it."""
+        return str(self._state(table).get("phase", ""))
+
+    def copies(self) -> int:
+        """Return how often the table was copied."""
+        return int(self._state().get("copies", 0))
+
+    def is_copied(self, times: int) -> bool:
+        """Return whether it was copied so often, and follows the stream."""
+        return self.copies() >= times and self.phase == "following"
+
+    def copy(self) -> None:
+        """Request another copy of the table."""
+        status, output = self.process.run("copy", f"{SCHEMA}.{TABLE}")
+        assert status == 0, output
 
     @property
     def epoch(self) -> int:
         """The number of the source, in positions."""
         return int(self._state()["place"]["epoch"])
 
-    def _state(self) -> dict[str, Any]:
-        path = self.process.state / "tables" / f"{SCHEMA}.{TABLE}.json"
+    def _state(self, table: str = TABLE) -> dict[str, Any]:
+        path = self.process.state / "tables" / f"{SCHEMA}.{table}.json"
         try:
             return dict(json.loads(path.read_text()))
         except FileNotFoundError:
@@ -121,7 +142,12 @@ class Subject:
                 return self._position
             self._next += 1
             actions = [json.loads(line) for line in text.splitlines()]
-            applied = [each["txn"]["version"] for each in actions if "txn" in each]
+            applied = [
+                each["txn"]["version"]
+                for each in actions
+                # Others have what is no position.
+                if each.get("txn", {}).get("appId", "").startswith(POSITIONS)
+            ]
             self._position = max([self._position, *applied])
 
     def wait(self, done: Callable[[], bool], what: str) -> float:
@@ -259,6 +285,8 @@ def measure(
                 yield Verdict(what, f"99 % {DELAY_MS_MAX:,} ms", str(found), reached)
             else:
                 yield f"      {what}: {found}"
+        yield swap(subject, server, rows)
+        yield copy_unchanged(subject, rows)
         started = time.monotonic()
         status, output = mirror.run("verify")
         seconds = time.monotonic() - started

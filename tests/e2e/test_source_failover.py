@@ -421,7 +421,9 @@ def test_in_a_group(
     if replicas.flavour == "mariadb":
         replicas.source.execute(grant_of(replicas.source))
     standby, schema = replicas.replica, replicated_schema
-    mysql_server.execute(f"CREATE DATABASE IF NOT EXISTS {schema}")
+    mysql_server.execute(
+        f"CREATE DATABASE IF NOT EXISTS {schema} CHARACTER SET utf8mb4"
+    )
     group = make_group(
         schema,
         [mysql_server, replicas.source],

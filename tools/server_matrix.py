@@ -3,14 +3,15 @@
 `server_matrix.py [mysql-5.6 …]` fetches each release, runs the tests of `TOPICS` with
 it as the source, and prints a table; the exit status is 1 if a test fails. A release
 that cannot be had here is listed with the reason. `--write FILE` puts the table into a
-document, between two comments; with `--reported` it is made of what the last run of
-each release reported, and no test is run.
+document, between two comments; with `--reported` it is made of the last results
+of each release and topic, and no test is run.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime as dt
+import json
 import os
 import re
 import subprocess
@@ -77,8 +78,7 @@ class Ran:
 def ran_on(name: str, topics: Iterable[str], *, is_reported: bool = False) -> Ran:
     """Run the tests of topics on a release, or read what the last run reported."""
     found = Ran(name)
-    report = REPORTS / f"{name}.xml"
-    if is_reported and not report.exists():
+    if is_reported and not results_of(name).exists():
         found.missing = "its tests were not run"
         return found
     try:
@@ -97,19 +97,42 @@ def ran_on(name: str, topics: Iterable[str], *, is_reported: bool = False) -> Ra
         for feature in SINCE
         if not has_feature(release.flavour, version, feature)
     )
-    if not is_reported:
-        _run_tests(release, topics, report)
-    found.counts = counted(report, topics)
-    if report.exists():
-        found.day = dt.datetime.fromtimestamp(report.stat().st_mtime, dt.UTC).date()
+    if is_reported:
+        known = load_results(name)
+        found.counts = {topic: known.get(topic, Counter()) for topic in topics}
+    else:
+        found.counts = _run_tests(release, topics)
+        store_results(name, found.counts)
+    changed_s = results_of(name).stat().st_mtime
+    found.day = dt.datetime.fromtimestamp(changed_s, dt.UTC).date()
     return found
 
 
-def _run_tests(release: Release, topics: Iterable[str], report: Path) -> None:
-    """Run the tests of topics on a release; they write a report, and a log beside it.
+def results_of(name: str) -> Path:
+    """Return the file with the last results of each topic on a release."""
+    return REPORTS / f"{name}.json"
+
+
+def load_results(name: str) -> dict[str, Counter[str]]:
+    """Return the last results by topic, those of a run that had other topics too."""
+    path = results_of(name)
+    found = json.loads(path.read_text()) if path.exists() else {}
+    return {topic: Counter(counts) for topic, counts in found.items()}
+
+
+def store_results(name: str, counts: dict[str, Counter[str]]) -> None:
+    """Store the results of topics beside those of the other ones."""
+    path = results_of(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(load_results(name) | counts, indent=1))
+
+
+def _run_tests(release: Release, topics: Iterable[str]) -> dict[str, Counter[str]]:
+    """Run the tests of topics on a release; there is a log beside their report.
 
     A run that does not end by itself leaves no report.
     """
+    report = REPORTS / f"{release.name}.xml"
     # Not "not mysql": the tests of the login are in a folder of that name.
     names = "mariadb" if release.flavour == "mariadb" else "not mariadb"
     files = [file for topic in topics for file in TOPICS[topic]]
@@ -129,6 +152,7 @@ def _run_tests(release: Release, topics: Iterable[str], report: Path) -> None:
             timeout=TIMEOUT_S,
             check=False,
         )
+    return counted(report, topics)
 
 
 def counted(report: Path, topics: Iterable[str]) -> dict[str, Counter[str]]:
@@ -194,7 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--topic", action="append", choices=TOPICS, help="default: all")
     parser.add_argument("--write", type=Path, metavar="FILE")
     parser.add_argument(
-        "--reported", action="store_true", help="run nothing, read the last reports"
+        "--reported", action="store_true", help="run nothing, show the last results"
     )
     options = parser.parse_args(arguments)
     topics = options.topic or list(TOPICS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 
 import pytest
@@ -10,7 +11,7 @@ import server_releases
 import servers
 from server_features import SINCE, STATEMENTS, has_feature
 from server_folders import Unavailable
-from server_matrix import Ran
+from server_matrix import Ran, load_results, store_results
 from server_releases import RELEASES, RELEASES_WANTED, find_unpacked, wanted_release
 from servers import Server, flavour_and_release
 from support_paths import TESTS
@@ -122,12 +123,24 @@ def test_the_table():
     ]
 
 
+def test_results_of_several_runs(tmp_path, monkeypatch):
+    """The last result of each topic counts; a release without any was not run."""
+    monkeypatch.setattr(server_matrix, "REPORTS", tmp_path / "matrix")
+    store_results("mysql-5.6", {"check": Counter(failed=1), "GTIDs": Counter(passed=2)})
+    store_results("mysql-5.6", {"check": Counter(passed=3)})
+    assert load_results("mysql-5.6") == {"check": {"passed": 3}, "GTIDs": {"passed": 2}}
+    missing = server_matrix.ran_on("mysql-5.7", ["check"], is_reported=True)
+    assert missing.missing == "its tests were not run"
+
+
 def test_the_document():
     """The table is put between the comments, and the rest of the page stays."""
-    runs = [Ran("mysql-5.6", "5.6.24", counts={"check": Counter(passed=7)})]
+    day = dt.date(2026, 1, 31)
+    counts = {"check": Counter(passed=7)}
+    runs = [Ran("mysql-5.6", "5.6.24", day=day, counts=counts)]
     page = f"a\n{server_matrix.BEGIN}\nold\n{server_matrix.END}\nz\n"
     found = server_matrix.written(page, runs, ["check"])
-    assert found.startswith(f"a\n{server_matrix.BEGIN}\n\nRun on 2")
+    assert found.startswith(f"a\n{server_matrix.BEGIN}\n\nRun on 2026-01-31.\n")
     assert found.endswith(f"{server_matrix.END}\nz\n")
     assert "old" not in found
     assert "| mysql-5.6 | 5.6.24 | 7 |" in found

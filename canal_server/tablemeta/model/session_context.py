@@ -14,6 +14,7 @@ from canal_server.doors.sqltext import Dialect
 REAL_AS_FLOAT: Final = 1 << 0
 ANSI_QUOTES: Final = 1 << 2
 ORACLE: Final = 1 << 9  # MariaDB
+ORACLE_DIALECT_SINCE: Final = 100300  # MariaDB 10.3.0
 MSSQL: Final = 1 << 10  # MariaDB
 MAXDB: Final = 1 << 12  # MariaDB
 ANSI: Final = 1 << 18
@@ -61,8 +62,12 @@ class Context:
 
     @property
     def oracle(self) -> bool:
-        """Whether the text is in MariaDB's Oracle dialect."""
-        return self.mariadb and bool(self.sql_mode & ORACLE)
+        """Whether the text is in MariaDB's Oracle dialect, newer than the mode.
+
+        An unknown version counts as a new one.
+        """
+        has_dialect = not 0 < self.server_version < ORACLE_DIALECT_SINCE
+        return self.mariadb and has_dialect and bool(self.sql_mode & ORACLE)
 
     @property
     def leaves_options_out(self) -> bool:

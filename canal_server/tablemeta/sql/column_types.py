@@ -53,7 +53,8 @@ def read_type(words: SqlReader, context: Context) -> TypeFound:
     """Parse a type and the character set after it. Raises SqlTextError."""
     schema = _SCHEMAS.get(words.peek()) if words.peek(1) == "." else None
     if schema is None:
-        schema = context.sql_mode & (ORACLE | MAXDB) if context.mariadb else 0
+        modes = MAXDB | (ORACLE if context.oracle else 0)
+        schema = context.sql_mode & modes if context.mariadb else 0
     else:
         words.next()
         words.next()

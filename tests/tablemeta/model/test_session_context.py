@@ -38,11 +38,14 @@ def test_text_of_others() -> None:
 
 def test_modes() -> None:
     """The mode determines how the text is parsed."""
-    context = Context(sql_mode=ANSI_QUOTES | ORACLE, mariadb=True, server_version=5)
+    context = Context(
+        sql_mode=ANSI_QUOTES | ORACLE, mariadb=True, server_version=100300
+    )
     assert context.dialect.ansi_quotes
     assert not context.dialect.no_backslash_escapes
     assert context.dialect.mariadb
-    assert context.dialect.server_version == 5
+    assert context.dialect.server_version == 100300
     assert context.oracle
     assert not Context(sql_mode=ORACLE).oracle
+    assert not Context(sql_mode=ORACLE, mariadb=True, server_version=100211).oracle
     assert Context(sql_mode=NO_BACKSLASH_ESCAPES).dialect.no_backslash_escapes

@@ -211,6 +211,15 @@ def test_modes(definition: str, sql_mode: int, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("version", "expected"), [(100211, "date"), (100300, "datetime"), (0, "datetime")]
+)
+def test_the_oracle_mode_of_old_releases(version: int, expected: str) -> None:
+    """Before MariaDB 10.3 the mode has no types of its own; unknown is a new one."""
+    context = Context(mariadb=True, sql_mode=ORACLE, server_version=version)
+    assert column("date", context)[0] == expected
+
+
+@pytest.mark.parametrize(
     ("version", "expected"), [(50744, "int(11)"), (80018, "int(11)"), (80019, "int")]
 )
 def test_widths_of_old_servers(version: int, expected: str) -> None:

@@ -67,6 +67,16 @@ def current_end(connection: ControlConnection, info: ServerInfo) -> BinlogEnd:
     return BinlogEnd(str(row[0]), int(row[1]), logged or gtids)
 
 
+@reads_answers("the first event of a binary log")
+def writer_of(connection: ControlConnection, file: str) -> int | None:
+    """Return the id of the server that wrote a file that it has; None: unknown.
+
+    That is the server's id at that time. Raises SourceError.
+    """
+    rows = connection.query("SHOW BINLOG EVENTS IN %s LIMIT 1", (file,))
+    return int(rows[0][3]) if rows else None
+
+
 @reads_answers("the schemas that it logs")
 def logged_schemas(connection: ControlConnection, info: ServerInfo) -> LoggedSchemas:
     """Return which schemas the server logs. Raises SourceRefused as `current_end`."""

@@ -41,7 +41,7 @@ from canal_server.ranges.range_mapping import Mapped, RangeMapper, other_epoch
 from canal_server.ranges.range_schemas import RangeSchemas, schemas_at
 from canal_server.ranges.recent_records import gtids_in
 from canal_server.ranges.selection import RangeWalk
-from canal_server.source.archive.source_binlogs import readable_logs
+from canal_server.source.archive.source_binlogs import readable_logs, unread_in_archive
 from canal_server.source.begin.search import BinlogSearch
 from canal_server.source.read.available_positions import SourceFiles
 from canal_server.source.read.binlog_reader import Reader
@@ -345,6 +345,8 @@ class RangeDump:
             )
         if names and file not in names:
             oldest = names[0]
+            if why := unread_in_archive(self._control, file):
+                raise ClientError(why, code=PURGED)
             raise ClientError(
                 f"the source has purged {file} and all before {oldest}: start a new"
                 " subscription at `earliest` or later, and load what is missing from"

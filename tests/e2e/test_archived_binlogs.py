@@ -13,58 +13,12 @@ from load import Load, allow_from, receive_until_broken, stored_cursor
 from canal_server import cli
 
 FLAVOURS = ["mysql", "mariadb"]
-ARCHIVE = "canal.instance.master.archive.dir"
 # Passes over a client that is away.
 SMALL_RING = {
     "canal.instance.cursor.pin.seconds": 0,
     "canal.instance.memory.buffer.size": 64,
     "canal.instance.transaction.size": 16,
 }
-
-
-class Archived:
-    """A source of the test's own, its archive, and a pipeline that may read both."""
-
-    def __init__(self, source, pipeline, rng, folder):
-        self.source, self.pipeline, self.folder = source, pipeline, folder
-        self.writer = pipeline.writer(rng)
-        self.checker = pipeline.checker(self.writer)
-
-    def write_files(self, count, transactions=5):
-        """Write transactions to several binlog files; the last one is closed."""
-        for _ in range(count):
-            self.writer.write(transactions)
-            self.source.execute("FLUSH BINARY LOGS")
-
-    def receive(self):
-        """Receive and ack all that was written."""
-        with self.pipeline.client() as client:
-            self.pipeline.receive(client, self.checker)
-
-
-@pytest.fixture
-def make_archived(own_server, make_pipeline, rng, tmp_path):
-    """Give `make(flavour, gtid, options)`: some transactions written and received.
-
-    The pipeline is stopped and the archive is empty.
-    """
-
-    def make(flavour, *, gtid=False, options=()) -> Archived:
-        source = own_server(flavour, options)
-        source.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
-        folder = tmp_path / "archive"
-        folder.mkdir()
-        settings = {ARCHIVE: folder, "canal.instance.gtidon": gtid}
-        pipeline = make_pipeline(source, "shop", settings)
-        pipeline.start()
-        made = Archived(source, pipeline, rng, folder)
-        made.writer.write(5)
-        made.receive()
-        pipeline.stop()
-        made.checker.resume(5, 5)
-        return made
-
-    return make
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)

@@ -62,6 +62,11 @@ class FileHead:
     time_s: int
     gtids: Gtids | None
 
+    @property
+    def server_id(self) -> int:
+        """Return the id that the server had which wrote the file."""
+        return int.from_bytes(self.format[5:9], "little")
+
 
 @dataclass(frozen=True, slots=True)
 class ArchivedFile:

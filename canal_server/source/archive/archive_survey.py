@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from canal_server.model.positions import base_name, binlog_file_number
 from canal_server.mysql.binlogs import binary_logs
-from canal_server.source.archive.source_binlogs import archive_of
+from canal_server.source.archive.source_binlogs import archive_of, other_writer
 
 if TYPE_CHECKING:
     from canal_server.mysql.control_connection import ControlConnection
@@ -19,7 +19,8 @@ class ArchiveSurvey:
 
     `since_ms` is when the first one was created. `oldest` is the server's oldest file;
     `missing` the file before it, if the archive has only older ones. `unread` counts
-    the files before a gap. `is_same`: by their names they are of the server's binlog.
+    the files before a gap. `is_same`: by their names they are of the server's binlog;
+    `other`: why they are of another server all the same, empty when they are not.
     """
 
     directory: str
@@ -31,6 +32,7 @@ class ArchiveSurvey:
     missing: str
     unread: int
     is_same: bool
+    other: str = ""
 
 
 def survey_archive(control: ControlConnection) -> ArchiveSurvey | None:
@@ -60,4 +62,5 @@ def survey_archive(control: ControlConnection) -> ArchiveSurvey | None:
         missing=missing,
         unread=len(older) - len(found),
         is_same=is_same,
+        other=other_writer(control, archive, oldest) if is_same else "",
     )

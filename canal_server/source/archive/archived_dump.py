@@ -34,7 +34,13 @@ from canal_server.source.archive.archive_files import (
 from canal_server.source.archive.event_packets import EventPackets
 from canal_server.source.archive.file_order import FileEnd, check_follows
 from canal_server.source.archive.live_head import LiveHead
-from canal_server.source.archive.source_binlogs import archive_of, purged_set_of
+from canal_server.source.archive.source_binlogs import (
+    archive_of,
+    archived_before,
+    other_writer,
+    purged_set_of,
+    unread_in_archive,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -182,7 +188,7 @@ class ArchivedDump:
             return False
         self._live_file = names[0]
         if isinstance(self._start, FileStart):
-            return self._files_from(self._start.file, names)
+            return self._files_from(control, self._start.file, names)
         executed: Gtids
         if isinstance(self._start, GtidStart):
             executed = GtidSet.decode_previous_gtids(self._start.executed)
@@ -193,33 +199,40 @@ class ArchivedDump:
         if _contains(executed, self._purged):
             return False
         self._executed = executed
-        return self._files_after(executed)
+        return self._files_after(control, executed)
 
-    def _files_from(self, file: str, names: list[str]) -> bool:
+    def _files_from(
+        self, control: ControlConnection, file: str, names: list[str]
+    ) -> bool:
         """Find the files from one on."""
         if not file or file in names:
             return False
-        run = self._archive.before(names[0])
+        run = archived_before(control, self._archive, names[0])
         if file not in [each.name for each in run]:
-            if gap := self._archive.gap_before(names[0], file):
-                raise BinlogPurged(gap, errno=READING_BINLOG_FAILED)
+            if why := unread_in_archive(control, file):
+                raise BinlogPurged(why, errno=READING_BINLOG_FAILED)
             return False  # the server says what is wrong
         self._files = [each for each in reversed(run) if _not_before(each, file)]
         return True
 
-    def _files_after(self, executed: Gtids) -> bool:
+    def _files_after(self, control: ControlConnection, executed: Gtids) -> bool:
         """Find the files from the newest one on that omits nothing after a set."""
-        run = self._archive.before(self._live_file)
+        run = archived_before(control, self._archive, self._live_file)
         for number in range(len(run) - 1, -1, -1):
             before = run[number].head().gtids
             if before is not None and _contains(executed, before):
                 self._files = list(reversed(run[number:]))
                 return True
-        has = f"{run[0].name} to {run[-1].name}" if run else "no file before that"
+        has = f"which has {run[0].name} to {run[-1].name}" if run else ""
+        has = (
+            has
+            or other_writer(control, self._archive, self._live_file)
+            or "which has no file before that"
+        )
         raise BinlogPurged(
             f"{self._access.address}: the source has purged transactions after the GTID"
             f" set {str(executed)[:200]!r}, and so has the archive"
-            f" {self._archive.directory}, which has {has}",
+            f" {self._archive.directory}, {has}",
             errno=READING_BINLOG_FAILED,
         )
 

@@ -12,6 +12,7 @@ from canal_server.core.gtid.mariadb_sets import MariaGtidSet
 from canal_server.core.gtid.mysql_sets import GtidSet
 from canal_server.errors import ArchiveError
 from canal_server.mysql import binlogs
+from canal_server.mysql.binlogs import writer_of
 from canal_server.source.archive.archive_files import BinlogArchive, as_logs
 
 if TYPE_CHECKING:
@@ -49,7 +50,53 @@ def readable_logs(connection: ControlConnection) -> list[BinaryLog]:
     archive = archive_of(connection.access)
     if archive is None or not listed:
         return listed
-    return as_logs(archive.before(listed[0].name)) + listed
+    return as_logs(archived_before(connection, archive, listed[0].name)) + listed
+
+
+def archived_before(
+    connection: ControlConnection, archive: BinlogArchive, oldest: str
+) -> tuple[ArchivedFile, ...]:
+    """Return the archived files that precede a server's oldest file without a gap.
+
+    None of another server, although their names may continue: after a server has taken
+    over, its files have what the former one never had, and the other way round. Raises
+    SourceError, ArchiveError.
+    """
+    files = archive.before(oldest)
+    return () if other_writer(connection, archive, oldest) else files
+
+
+def other_writer(
+    connection: ControlConnection, archive: BinlogArchive, oldest: str
+) -> str:
+    """Return why the archive is not of the server that has `oldest`; empty: it is.
+
+    Two servers with one id cannot be distinguished. Raises SourceError, ArchiveError.
+    """
+    files = archive.before(oldest)
+    if not files:
+        return ""
+    archived, written = files[-1].head().server_id, writer_of(connection, oldest)
+    if written is None or archived == written:
+        return ""
+    return (
+        f"{archive.key} = {archive.directory}: {files[-1].name} is of the server with"
+        f" id {archived}, but {oldest} of the source of id {written}, so the archive is"
+        " not read: name a directory with files of this server"
+    )
+
+
+def unread_in_archive(connection: ControlConnection, file: str) -> str:
+    """Return why a file before the oldest readable one is not read from the archive.
+
+    Empty when the archive does not have it. Raises SourceError, ArchiveError.
+    """
+    archive = archive_of(connection.access)
+    listed = [] if archive is None else binlogs.binary_logs(connection)
+    if archive is None or not listed:
+        return ""
+    gap = archive.gap_before(listed[0].name, file)
+    return (gap and other_writer(connection, archive, listed[0].name)) or gap
 
 
 def unreadable_gtids(connection: ControlConnection, info: ServerInfo) -> str:
@@ -64,7 +111,7 @@ def unreadable_gtids(connection: ControlConnection, info: ServerInfo) -> str:
     listed = binlogs.binary_logs(connection)
     if not listed:
         return purged
-    files = archive.before(listed[0].name)
+    files = archived_before(connection, archive, listed[0].name)
     before = files[0].head().gtids if files else None
     return str(before) if isinstance(before, GtidSet) else purged
 

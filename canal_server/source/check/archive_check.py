@@ -42,6 +42,9 @@ def _covered(found: ArchiveSurvey, checked: CheckedSource) -> CheckResult:
             f" names, such as {found.oldest}",
             "name a directory with files of this server",
         )
+    if found.other:
+        what, _, remedy = found.other.rpartition(": ")
+        return fail(name, what, remedy)
     if found.missing:
         return fail(
             name,

@@ -1,7 +1,9 @@
 """Statements as a release writes them to its binlog, against its own answers.
 
 Old releases have faults of their own in rare statements: of those that are named by
-CANAL_SERVER_RELEASES, one in a hundred may differ.
+CANAL_SERVER_RELEASES, one in fifty may differ. MariaDB 10.1 loses the labels of a SET
+when their character set changes, shows no table with a generated column that it cannot
+compute, and calls generated columns of all geometries `geometry`.
 """
 
 from __future__ import annotations
@@ -42,5 +44,5 @@ def test_random_statements(flavour, tmp_path):
     found = [str(each) for each in compare(subject, lines_of(out), total)]
     print(*found, sep="\n")
     assert total.changing > 50
-    allowed = total.changing // 100 if os.environ.get(RELEASES_WANTED) else 0
+    allowed = total.changing // 50 if os.environ.get(RELEASES_WANTED) else 0
     assert len(found) <= allowed

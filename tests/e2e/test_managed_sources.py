@@ -27,7 +27,7 @@ READER = {
     "canal.instance.dbPassword": "secret",
 }
 ALL_TABLES = {"canal.instance.filter.regex": r".*\..*"}
-AS_DOCUMENTED = {"canal.instance.filter.black.regex": r"mysql\..*"}
+AS_DOCUMENTED: dict[str, object] = {"canal.instance.filter.black.regex": r"mysql\..*"}
 
 
 def test_tables_of_the_service(

@@ -67,7 +67,7 @@ class Flusher:
     def changed(self, *, urgent: bool) -> None:
         """Announce a change, to be written at once or within a period."""
         at_once = urgent or not self._period_s
-        if not at_once and self.due_at_s is not None:
+        if not at_once and self.due_at_s is not None and _threads.watches:
             return  # without the lock: each ack of a client is a change
         with _threads.lock:
             if self._is_started and not self.is_urgent:
@@ -86,6 +86,8 @@ class Flusher:
             if self._is_started and not self.is_urgent:
                 self.is_urgent = True
                 self._schedule(0.0)
+            if not (_threads.watches or self._is_running):
+                self._has_ended.set()  # without threads, what is left is written here
         if self._is_started and not self._has_ended.wait(self._stop_timeout_s):
             raise MetaStoreError(
                 f"cannot write the {self._what}: {silence} for"
@@ -99,6 +101,7 @@ class Flusher:
             self.due_at_s = at_s
             if not self._is_running:
                 _threads.put(self, at_s)
+        _threads.watch()
 
     # --- for the threads --------------------------------------------------------------
 
@@ -112,6 +115,7 @@ class Flusher:
         self._is_running = False
         if self.due_at_s is not None:
             _threads.put(self, self.due_at_s)
+            _threads.watch()
         elif self.is_urgent:
             self._has_ended.set()
         elif self._has_failed:
@@ -154,38 +158,52 @@ class _Threads:
         self._numbers = itertools.count()
         self._ready: deque[tuple[float, Flusher]] = deque()  # since when, and which
         self._writers = self._free = 0
-        self._watches = False
+        self.watches = False  # there is a thread that knows what is due when
 
     def put(self, flusher: Flusher, at_s: float) -> None:
-        """Have a flusher run at a time; the caller holds the lock."""
+        """Have a flusher run at a time; the caller has the lock, and calls `watch`."""
         heapq.heappush(self._waiting, (at_s, next(self._numbers), flusher))
-        if not self._watches:
-            threading.Thread(target=self._watch, name="flush due", daemon=True).start()
-            self._watches = True
-        elif self._waiting[0][2] is flusher:
+        if self._waiting[0][2] is flusher:
             self._due_changed.notify()
+
+    def watch(self) -> None:
+        """Have somebody know what is due when; the caller holds the lock."""
+        if self.watches:
+            return
+        thread = threading.Thread(target=self._watch, name="flush due", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no thread can be had now: the next change tries again
+            return
+        self.watches = True
 
     def _watch(self) -> None:
         """Hand out what is due, to threads of which there are enough."""
         with self.lock:
             deadline = Deadline(IDLE_S)
-            while not deadline.passed():
+            while True:
                 now_s = time.monotonic()
                 self._hand_out(now_s)
                 self._start_writers(now_s)
                 if self._waiting or self._ready:
                     deadline = Deadline(IDLE_S)
+                elif deadline.passed():
+                    break
                 next_s = self._waiting[0][0] - now_s if self._waiting else IDLE_S
                 patience_s = min(
                     (patience(each) for _, each in self._ready), default=IDLE_S
                 )
                 self._due_changed.wait(min(next_s, patience_s))
-            self._watches = False
+            self.watches = False
 
     def _hand_out(self, now_s: float) -> None:
-        while self._waiting and self._waiting[0][0] <= now_s:
-            at_s, _, flusher = heapq.heappop(self._waiting)
-            if flusher.due_at_s == at_s:  # else it was put for an earlier time, too
+        while self._waiting:
+            at_s, _, flusher = self._waiting[0]
+            is_current = flusher.due_at_s == at_s  # else it was put for an earlier time
+            if is_current and at_s > now_s:
+                break
+            heapq.heappop(self._waiting)
+            if is_current:
                 flusher.begin()
                 self._ready.append((now_s, flusher))
                 self._has_work.notify()
@@ -208,10 +226,11 @@ class _Threads:
         with self.lock, self._counted():
             while True:
                 idle_s = IDLE_S if self._writers <= THREADS else 0.0
-                if not self._ready and not self._has_work.wait(idle_s):
-                    break
+                is_notified = bool(self._ready) or self._has_work.wait(idle_s)
                 if not self._ready:
-                    continue  # another thread was faster
+                    if is_notified:
+                        continue  # another thread was faster
+                    break
                 _, flusher = self._ready.popleft()
                 self._free -= 1
                 self.lock.release()

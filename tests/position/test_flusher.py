@@ -91,6 +91,45 @@ def test_a_storage_that_hangs_keeps_no_other_waiting():
         each.stop("silence")
 
 
+def test_threads_wait_for_what_is_due_late(monkeypatch):
+    """A period may be longer than threads that have nothing to do are kept."""
+    monkeypatch.setattr("canal_server.position.flusher.IDLE_S", 0.01)
+    flush = Flush()
+    writes = flusher(flush, period_s=0.2)
+    eventually(lambda: flush.count == 1)
+    writes.changed(urgent=False)
+    eventually(lambda: flush.count == 2)
+    writes.stop("silence")
+
+
+@pytest.fixture
+def _no_threads(monkeypatch):
+    """Let those of earlier tests end; no further one can be had during the test."""
+    with monkeypatch.context() as patch:
+        patch.setattr("canal_server.position.flusher.IDLE_S", 0.01)
+        # Those that wait since an earlier test are woken up, and end soon.
+        flusher(Flush(), period_s=0.0).stop("silence")
+        eventually(lambda: flush_threads() == 0)
+    size = threading.stack_size(1 << 46)  # more than there are addresses
+    yield
+    threading.stack_size(size)
+
+
+@pytest.mark.usefixtures("_no_threads")
+def test_changes_while_no_thread_can_be_had():
+    """They raise nothing, and are written when a thread can be had, or at the end."""
+    flush, other = Flush(), Flush()
+    writes, ending = flusher(flush, period_s=0.001), flusher(other)
+    writes.changed(urgent=True)
+    writes.changed(urgent=False)
+    ending.stop("silence")
+    assert (flush.count, other.count) == (0, 1)
+    threading.stack_size(0)
+    writes.changed(urgent=False)
+    eventually(lambda: flush.count > 0)
+    writes.stop("silence")
+
+
 def flush_threads() -> int:
     """Return how many threads write, or know when to."""
     names = [thread.name for thread in threading.enumerate()]

@@ -18,7 +18,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from canal_server.errors import ClientError, ConfigError
+from canal_server.errors import ConfigError, UnknownSubscription
 from canal_server.messages import server_messages
 from canal_server.model.identity import ClientIdentity
 from canal_server.protocol.auth import Credentials
@@ -163,11 +163,14 @@ class Server:
     def unsubscribe(self, destination: str, client_id: int) -> None:
         """Remove the subscription of a client, as an operator asks.
 
-        Raises ClientError if the destination does not run, or has no such client.
+        Raises ClientError if the destination does not run, UnknownSubscription if it
+        has no such client.
         """
         identity = ClientIdentity(destination, client_id, "")
         if not self._service.unsubscribe(identity):
-            raise ClientError(f"client {client_id} is not subscribed to {destination}")
+            raise UnknownSubscription(
+                f"client {client_id} is not subscribed to {destination}"
+            )
 
     def claims(self, destination: str) -> dict[str, str]:
         """Return which query reads each ranged subscription that is in use."""

@@ -83,13 +83,13 @@ def test_stop_and_start(pipeline):
 
 
 def test_unsubscribe(pipeline):
-    """A client's subscription is removed; one that is not there is a conflict."""
+    """A client's subscription is removed; one that does not exist is not found."""
     with pipeline.client():
         pass
     assert request(pipeline.conf, f"{ONE}/clients/1001", "DELETE") == (204, None)
     eventually(lambda: pipeline.status()["clients"] == [])
     status, problem = request(pipeline.conf, f"{ONE}/clients/1001", "DELETE")
-    assert status == 409
+    assert status == 404
     assert "client 1001 is not subscribed to example" in problem["detail"]
 
 

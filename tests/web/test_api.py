@@ -90,7 +90,7 @@ def test_actions(http, server, method, path, status, asked):  # noqa: PLR0917  #
         ("GET", "/destinations/none", 404, "can't find destination:none"),
         ("GET", "/destinations/none/positions", 404, "can't find destination:none"),
         ("POST", "/destinations/none/stop", 404, "can't find destination:none"),
-        ("DELETE", "/destinations/one/clients/7", 409, "client 7 is not subscribed"),
+        ("DELETE", "/destinations/one/clients/7", 404, "client 7 is not subscribed"),
         ("DELETE", "/destinations/one/clients/x", 404, ""),
         ("GET", "/destinations/one/stop", 405, ""),
         ("GET", "/nothing", 404, ""),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from canal_server.errors import CanalError, UnknownDestination
+from canal_server.errors import UnknownDestination, UnknownSubscription
 from canal_server.observe.readings import Reading
 from canal_server.server.request_counts import RequestCounts
 
@@ -174,7 +174,7 @@ class NotedServer:
         """Refuse client 7."""
         self._check(destination)
         if client_id == 7:
-            raise CanalError("client 7 is not subscribed")
+            raise UnknownSubscription("client 7 is not subscribed")
         self.asked.append(("unsubscribe", destination, client_id))
 
     def _check(self, destination):

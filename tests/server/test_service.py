@@ -35,6 +35,7 @@ def test_subscribe_starts_a_lazy_instance(service, instances):
     """The first client of an instance starts it, and its cursor is kept."""
     instances.lazy["lazy"] = lazy = FakeInstance("lazy")
     put(lazy, 5)
+    lazy.store.free_before = 1
     service.subscribe(ClientIdentity("lazy", 1, "a"))
     assert lazy.meta.subscriptions("lazy")[0].filter == "a"
     cursor = lazy.meta.cursor(ClientIdentity("lazy", 1))

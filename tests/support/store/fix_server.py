@@ -219,12 +219,10 @@ class FakeStore:
             self.wake()
 
     def resume_position(self, client_id: int) -> EntryPosition | None:
-        """Return where the client stands."""
+        """Return the position after which the client's entries come, if any is."""
         with self.lock:
-            cursor = self._cursor(client_id)
-            if not self.records:
-                return None
-            return self.records[max(0, cursor.acked - 1)][1]
+            acked = self._cursor(client_id).acked
+            return self.records[acked - 1][1] if acked else None
 
     def _cursor(self, client_id: int) -> StoreCursor:
         if client_id not in self.cursors:

@@ -9,14 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import threading
-import time
 import urllib.request
 
 import pytest
-from fix_pipeline import UNIT_S
 from fix_random import longer
 from fix_tablemeta_storage import PASSWORD, mysql_database
+from lagging_clients_scene import LATE, LIVE, OTHER, Draining, Player, Scene
 from load import Load
 from prometheus_client.parser import text_string_to_metric_families
 from purge import purge
@@ -25,7 +23,6 @@ from canal_server.cli import main
 from canal_server.client import ClientError
 from canal_server.daemon.control import ask
 
-LATE, LIVE, OTHER = 1001, 1002, 1003
 OTHERS = 60  # rows of a table that is not the ledger
 SMALL = {
     "canal.instance.cursor.pin.seconds": 0,
@@ -34,88 +31,6 @@ SMALL = {
 }
 SERVED = f"client {LATE} of example is served by a catch-up reader"
 CAUGHT_UP = f"client {LATE} of example has caught up"
-
-
-class Scene:
-    """A pipeline with a live and a late client, and what each of them was given."""
-
-    def __init__(self, pipeline, writer):
-        self.pipeline, self.writer = pipeline, writer
-        self.checkers = {each: pipeline.checker(writer) for each in (LATE, LIVE, OTHER)}
-        self.stack = contextlib.ExitStack()
-        self.live = None
-
-    def begin(self, *late):
-        """Have all of them receive 3 transactions; then only `LIVE` stays."""
-        late = late or (LATE,)
-        self.live = self.stack.enter_context(self.pipeline.client(LIVE))
-        for each in late:
-            with self.pipeline.client(each):
-                pass
-        self.writer.write(3)
-        self.drain()
-        for each in late:
-            self.receive(each)
-
-    def drain(self):
-        """Receive with `LIVE` all that it lacks."""
-        self.take_rest(self.live, LIVE)
-
-    def take_rest(self, client, client_id):
-        """Receive all that a client lacks, if that is anything."""
-        checker = self.checkers[client_id]
-        if not checker.has(len(self.writer.transactions)):
-            self.pipeline.receive(client, checker)
-
-    def pass_over(self, transactions=40):
-        """Write more than the ring holds, while `LATE` is away."""
-        with Draining(self.pipeline, self.live, self.checkers[LIVE]) as draining:
-            self.writer.write(transactions)
-            draining.finish()
-        self.pipeline.wait_for_status(
-            lambda status: not status["late_clients"][str(LATE)]["in_ring"]
-        )
-
-    def receive(self, client_id):
-        """Connect a client, and receive all that it lacks."""
-        with self.pipeline.client(client_id) as client:
-            self.take_rest(client, client_id)
-
-
-class Draining:
-    """Receives with a client on a thread of its own, as a context manager."""
-
-    def __init__(self, pipeline, client, checker):
-        self._pipeline, self._client, self._checker = pipeline, client, checker
-        self._target = None
-        self._error = None
-        self._deadline = time.monotonic() + 9 * UNIT_S
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc):
-        self.finish()
-
-    def finish(self):
-        """Wait until all that was written so far has come."""
-        self._target = len(self._checker.writer.transactions)
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-
-    def _run(self):
-        try:
-            while self._target is None or not self._checker.has(self._target):
-                assert time.monotonic() < self._deadline, "not all has come in time"
-                message = self._client.get(100, 0.2)
-                self._checker.take(message.entries)
-                if message:
-                    self._client.ack(message.id)
-        except BaseException as error:  # noqa: BLE001  # shown by the test's own thread
-            self._error = error
 
 
 @pytest.fixture
@@ -200,7 +115,7 @@ def test_the_log_of_its_reader(make_pipeline, mysql_server, database, rng):
 
 @pytest.mark.parametrize("gtid", ["true", "false"])
 def test_restart(make_scene, source_server, database, gtid):
-    """One that floats still does after a restart: reading begins at the others."""
+    """One that is evictable still is after a restart: reading begins at the others."""
     scene = make_scene(source_server, database, {"canal.instance.gtidon": gtid})
     scene.begin()
     scene.pass_over()
@@ -239,7 +154,7 @@ def test_restart_amid(make_scene, mysql_server, database):
     scene.receive(LATE)
 
 
-def test_floats_before_the_source_is_back(
+def test_evictable_before_the_source_is_back(
     make_pipeline, make_proxy, mysql_server, database, rng
 ):
     """Where reading begins fits who is served from there, however late it begins."""
@@ -266,7 +181,7 @@ def test_floats_before_the_source_is_back(
 def test_restart_with_cursors_in_zookeeper(
     make_pipeline, mysql_server, database, zookeeper_root, rng
 ):
-    """Also the server that takes over knows who floats: it stands in a node."""
+    """Also the server that takes over knows who is evictable: a node has it."""
     pipeline = make_pipeline(mysql_server, database, SMALL)
     wiring = "classpath:spring/default-instance.xml"
     pipeline.configure({"canal.zkServers": zookeeper_root}, wiring=wiring)
@@ -294,7 +209,7 @@ def test_in_ring(make_scene, mysql_server, database):
     assert not any(SERVED in line for line in scene.pipeline.process.log)
 
 
-def test_pinned_for_a_while(make_scene, mysql_server, database):
+def test_retained_for_a_while(make_scene, mysql_server, database):
     """A full ring waits for a client that left until its time is over."""
     scene = make_scene(mysql_server, database, {"canal.instance.cursor.pin.seconds": 2})
     scene.begin()
@@ -314,8 +229,8 @@ def test_pinned_for_a_while(make_scene, mysql_server, database):
     scene.receive(LATE)
 
 
-def test_meets_under_load(scene):
-    """The late one meets the ring while changes come without a pause."""
+def test_handoff_under_load(scene):
+    """The late one is handed back to the ring while changes come without a pause."""
     scene.begin()
     scene.pass_over()
     draining = Draining(scene.pipeline, scene.live, scene.checkers[LIVE])
@@ -522,43 +437,6 @@ def test_seek_of_another(make_scene, mysql_server, database):
     assert main(["position", "seek", *conf, *position]) == 0
     with scene.pipeline.client(LATE, rf"{schema}\.ledger") as client:
         scene.take_rest(client, LATE)
-
-
-class Player:
-    """A client that gets, acks, rolls back, leaves and returns at random."""
-
-    def __init__(self, scene, rng):
-        self._scene, self._rng = scene, rng
-        self._checker = scene.checkers[LATE]
-        self._open = []  # batches: where the stream was before them, and their id
-
-    def play(self, steps):
-        """Do so many steps; what is not acked at the end comes again later."""
-        with self._scene.pipeline.client(LATE) as client:
-            for _ in range(steps):
-                self._step(client)
-            self._roll_back(client)
-            self._scene.pipeline.settle(client)
-        # A position amid a transaction: it may come again from its beginning.
-        self._checker.resume(self._checker.done, self._checker.done, amid=True)
-
-    def _step(self, client):
-        choice = self._rng.random()
-        if choice < 0.5 and len(self._open) < 5:
-            message = client.get(self._rng.randint(1, 30), 0.2)
-            if message:
-                self._open.append((self._checker.mark(), message.id))
-                self._checker.take(message.entries)
-        elif choice < 0.9 and self._open:
-            client.ack(self._open.pop(0)[1])
-        else:
-            self._roll_back(client)
-
-    def _roll_back(self, client):
-        client.rollback()
-        if self._open:
-            self._checker.rewind(self._open[0][0])
-            self._open.clear()
 
 
 def test_random(scene, rng):

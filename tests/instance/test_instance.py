@@ -14,7 +14,6 @@ from fix_source_access import PATIENCE_S
 from fix_store import eventually, in_thread
 from golden_form import entries_of
 
-from canal_server.capture.source_parts import access_of, standby_access_of
 from canal_server.config.schema import (
     FilterConfig,
     HostConfig,
@@ -22,7 +21,6 @@ from canal_server.config.schema import (
     InstanceConfig,
     PositionConfig,
     SourceConfig,
-    SslMode,
     TableMetaConfig,
     Wiring,
 )
@@ -31,13 +29,11 @@ from canal_server.instance.instance import Instance
 from canal_server.model.entry import EntryType
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
-from canal_server.mysql.source_settings import KeyRetrieval, ServerKey
 from canal_server.position.file_meta import MetaFiles
 from canal_server.position.memory_meta import MemoryMetaManager
 from canal_server.position.stored_meta import StoredMetaManager
 from canal_server.position.zookeeper_meta import MetaNodes
 from canal_server.runtime.lifecycle import Deadline
-from canal_server.tls.source_tls import TlsMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -533,55 +529,6 @@ def test_source_without_an_address() -> None:
     """An instance without a source says which key is missing."""
     with pytest.raises(ConfigError, match=r"canal\.instance\.master\.address"):
         Instance(replace(config_for(), source=SourceConfig()))
-
-
-@pytest.mark.parametrize("mode", list(SslMode))
-def test_access(mode: SslMode) -> None:
-    """Address, account, time-outs and TLS are handed to the connection."""
-    master = HostConfig(
-        address=HostPort("db", 3307), ssl_mode=mode, ssl_ca=Path("/ca.pem")
-    )
-    access = access_of(
-        SourceConfig(master=master, user="u", password="p", so_timeout_s=7.0), "d"
-    )
-    assert (access.address.host, access.address.port) == ("db", 3307)
-    assert (access.credentials.user, access.credentials.password) == ("u", "p")
-    assert access.connect_timeout_s == access.io_timeout_s == 7.0
-    assert access.tls.mode is TlsMode[mode.name]
-    assert access.tls.ca == ("" if mode is SslMode.DISABLED else "/ca.pem")
-
-
-@pytest.mark.parametrize(
-    ("allowed", "retrieval"),
-    [
-        (None, KeyRetrieval.WARNED),  # as in the folders of the Java server
-        (True, KeyRetrieval.ALLOWED),
-        (False, KeyRetrieval.REFUSED),
-    ],
-)
-def test_the_key_for_a_password(
-    allowed: bool | None,
-    retrieval: KeyRetrieval,
-) -> None:
-    """Whether a key may be asked for, and the one that is pinned, reach the link."""
-    host = HostConfig(
-        address=HostPort("db", 3307),
-        server_public_key=Path("/key.pem"),
-        allow_public_key_retrieval=allowed,
-    )
-    found = access_of(SourceConfig(master=host), "d").server_key
-    assert found == ServerKey("/key.pem", retrieval)
-
-
-def test_access_to_a_standby() -> None:
-    """A standby has an address and TLS of its own, and the same account."""
-    standby = HostConfig(address=HostPort("db2", 3308), ssl_mode=SslMode.REQUIRED)
-    access = standby_access_of(SourceConfig(standby=standby, user="u"))
-    assert access is not None
-    assert (access.address.host, access.address.port) == ("db2", 3308)
-    assert access.tls.mode is TlsMode.REQUIRED
-    assert access.credentials.user == "u"
-    assert standby_access_of(SourceConfig()) is None
 
 
 def test_a_restart_begins_where_was_read_last(

@@ -69,7 +69,7 @@ def to_document(exported: Exported) -> str:
         "schemas": [_schema_to_json(each) for each in exported.schemas],
     }
     if exported.statement is not None:
-        content["behind"] = _record_to_json(exported.statement)
+        content["statement"] = _record_to_json(exported.statement)
     content["checksum"] = _checksum(content)
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
@@ -106,7 +106,8 @@ def _checksum(content: dict[str, Any]) -> str:
 
 
 def _exported(content: dict[str, Any]) -> Exported:
-    statement = content.get("behind")
+    # Documents of before the first release name it otherwise.
+    statement = content.get("statement", content.get("behind"))
     return Exported(
         str(content["server"]),
         traits_from_json(content["traits"]),

@@ -185,6 +185,9 @@ class _Threads:
                 now_s = time.monotonic()
                 self._hand_out(now_s)
                 self._start_writers(now_s)
+                if self._ready and not self._writers:
+                    self._run_next()  # late rather than never: no thread can be had
+                    continue
                 if self._waiting or self._ready:
                     deadline = Deadline(IDLE_S)
                 elif deadline.passed():
@@ -231,15 +234,21 @@ class _Threads:
                     if is_notified:
                         continue  # another thread was faster
                     break
-                _, flusher = self._ready.popleft()
                 self._free -= 1
-                self.lock.release()
                 try:
-                    flusher.run()
+                    self._run_next()
                 finally:
-                    self.lock.acquire()
                     self._free += 1
-                    flusher.end()
+
+    def _run_next(self) -> None:
+        """Run what has been ready for longest, without the lock meanwhile."""
+        _, flusher = self._ready.popleft()
+        self.lock.release()
+        try:
+            flusher.run()
+        finally:
+            self.lock.acquire()
+            flusher.end()
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 
@@ -103,31 +104,51 @@ def test_threads_wait_for_what_is_due_late(monkeypatch):
 
 
 @pytest.fixture
-def _no_threads(monkeypatch):
-    """Let those of earlier tests end; no further one can be had during the test."""
-    with monkeypatch.context() as patch:
-        patch.setattr("canal_server.position.flusher.IDLE_S", 0.01)
-        # Those that wait since an earlier test are woken up, and end soon.
-        flusher(Flush(), period_s=0.0).stop("silence")
-        eventually(lambda: flush_threads() == 0)
+def _quickly_idle(monkeypatch):
+    """Have threads end soon, also those that wait since an earlier test."""
+    monkeypatch.setattr("canal_server.position.flusher.IDLE_S", 0.01)
+    flusher(Flush(), period_s=0.0).stop("silence")
+    eventually(lambda: flush_threads() == 0)
+
+
+@contextlib.contextmanager
+def no_threads():
+    """Let no further thread start meanwhile."""
     size = threading.stack_size(1 << 46)  # more than there are addresses
-    yield
-    threading.stack_size(size)
+    try:
+        yield
+    finally:
+        threading.stack_size(size)
 
 
-@pytest.mark.usefixtures("_no_threads")
+@pytest.mark.usefixtures("_quickly_idle")
 def test_changes_while_no_thread_can_be_had():
     """They raise nothing, and are written when a thread can be had, or at the end."""
     flush, other = Flush(), Flush()
-    writes, ending = flusher(flush, period_s=0.001), flusher(other)
-    writes.changed(urgent=True)
-    writes.changed(urgent=False)
-    ending.stop("silence")
-    assert (flush.count, other.count) == (0, 1)
-    threading.stack_size(0)
+    with no_threads():
+        writes, ending = flusher(flush, period_s=0.001), flusher(other)
+        writes.changed(urgent=True)
+        writes.changed(urgent=False)
+        ending.stop("silence")
+        assert (flush.count, other.count) == (0, 1)
     writes.changed(urgent=False)
     eventually(lambda: flush.count > 0)
     writes.stop("silence")
+
+
+@pytest.mark.usefixtures("_quickly_idle")
+def test_changes_while_no_further_thread_can_be_had():
+    """The only thread that there is, which knows what is due, writes them itself."""
+    flush = Flush()
+    far = flusher(Flush())  # for which it stays
+    with no_threads():
+        writes = flusher(flush, period_s=0.001)
+        eventually(lambda: flush.count == 1)
+        writes.changed(urgent=True)
+        eventually(lambda: flush.count == 2)
+        assert flush_threads() == 1
+        writes.stop("silence")
+    far.stop("silence")
 
 
 def flush_threads() -> int:

@@ -256,7 +256,8 @@ def test_silent_server(pipeline, link, rng):
     with link.silence():
         stopper = threading.Timer(0.2, client.stop)
         stopper.start()
-        assert list(messages) == []
+        # The end of the last transaction may have been in a message of its own.
+        assert not any(message.rows for message in messages)
         stopper.join()
     client.close()
 

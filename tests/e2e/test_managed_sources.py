@@ -60,10 +60,11 @@ def test_tables_of_the_service(
             source.execute("INSERT INTO shop.t VALUES (7)")
             (row,) = pipeline.rows(client, 1)
             assert row.header.table_name == "t"
+            file, offset = source.binlog_position()
+            before = binlog_file_number(file), offset
             for table in OF_SERVICES:
                 source.execute(f"UPDATE {table} SET value = value + 1")
-            before = reached(pipeline)
-            pipeline.wait_for_status(lambda _: reached(pipeline) > before)
+            pipeline.wait_for_status(lambda _: reached(pipeline) >= before)
         pipeline.stop()
 
 

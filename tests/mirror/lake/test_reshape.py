@@ -193,7 +193,7 @@ def test_generated_columns(tmp_path: Path, rng: random.Random, form: str) -> Non
     assert len(found) == len(rows.rows)
     tiny: list[Step] = [
         DropColumn("g"),
-        AddColumn("g", "bigint", "", generated=replace(other, greatest=0)),
+        AddColumn("g", "bigint", "", generated=replace(once, greatest=0)),
     ]
     with pytest.raises(UnlikeError, match="does not fit into its type"):
         lake.evolve(COPY, tiny, rows.seq + 4, {})

@@ -53,7 +53,7 @@ _UNSUPPORTED: Final = {
         "RocketMQ is not supported, as its client library for Python chooses the queue"
         " of a message by itself, so that the order of changes would be lost"
     ),
-    "pulsarmq": "Pulsar is not supported",
+    "pulsarmq": "Pulsar is not supported yet",
 }
 # Settings of producers that may be in files, or come from commands.
 _STORES: Final = ("ssl.keystore.password", "ssl.truststore.password")

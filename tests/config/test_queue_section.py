@@ -68,7 +68,7 @@ def test_modes(make_conf, word, mode):
     ("word", "why"),
     [
         ("rocketMQ", "RocketMQ is not supported, as its client library for Python"),
-        ("pulsarMQ", "Pulsar is not supported"),
+        ("pulsarMQ", "Pulsar is not supported yet"),
         ("activeMQ", "unknown mode"),
     ],
 )

@@ -91,9 +91,9 @@ class Batches:
         self._columns = columns
         self._on_statement = on_statement
         # For each column of `take`: its number and type; None: it is left out.
-        places = {name: number for number, name in enumerate(schema.names)}
-        self._places = [
-            (places[name], schema.field(name).type) if name in places else None
+        numbers = {name: number for number, name in enumerate(schema.names)}
+        self._targets = [
+            (numbers[name], schema.field(name).type) if name in numbers else None
             for name in names
         ]
 
@@ -149,11 +149,11 @@ class Batches:
     def _batch(self) -> pa.RecordBatch:
         fetched = iter(self._columns.take())
         arrays: list[Any] = [None] * len(self.schema)
-        for place in self._places:
-            if place is None:
+        for target in self._targets:
+            if target is None:
                 next(fetched)
             else:
-                number, kind = place
+                number, kind = target
                 arrays[number] = _array(kind, fetched)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 

@@ -96,9 +96,10 @@ cdef class Heartbeats:
         cdef ssize_t got = recv(fd, packet, sizeof(packet), MSG_PEEK | MSG_DONTWAIT)
         cdef size_t n
         if got <= TYPE_AT:
-            return False  # the end, an error, or too little to tell
+            return False  # the end, an error, or too little to know
         n = packet[0] | packet[1] << 8 | packet[2] << 16
-        if (n > PACKET_BYTES_MAX or <size_t>got < HEADER + n or packet[HEADER] != 0
+        if (not TYPE_AT - HEADER < n <= PACKET_BYTES_MAX
+                or <size_t>got < HEADER + n or packet[HEADER] != 0
                 or packet[TYPE_AT] not in (HEARTBEAT, HEARTBEAT_V2)):
             self.known_n = 0
             return False

@@ -188,7 +188,7 @@ class TransactionWorker(QueueWorker):
     def _is_end_near(self) -> bool:
         """Look for the end of the source's transaction of which a part was fetched.
 
-        It is near when it is there, and the room has a place for all up to it. What is
+        It is near when it is there, and the room has space for all up to it. What is
         fetched for this is kept.
         """
         size = self._held.size + sum(len(each.body) for each in self._ahead)

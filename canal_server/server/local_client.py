@@ -105,7 +105,7 @@ class LocalClient:
         instance, batch_id, batch = fetched
         position = None if batch.ack is None else instance.log_position(batch.ack)
         start, end = batch.start, batch.end
-        # MariaDB's transactions have no begin, so that the place has to tell it.
+        # MariaDB's transactions have no begin, so that the position has to show it.
         is_elsewhere = self._open_in not in (None, (start.journal_name, start.source))
         self._open_in = (end.journal_name, end.source) if batch.is_open else None
         return Fetched(

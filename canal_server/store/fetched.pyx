@@ -64,7 +64,7 @@ cdef class Fetched:
                 self.begins_anew |= not self.has_begun
                 self.is_broken |= self.is_open
             elif self.is_open and is_elsewhere(<Block>self.open_block, <Block>block):
-                # MariaDB's transactions have no begin that would tell it.
+                # MariaDB's transactions have no begin that would show it.
                 self.is_broken = True
             self.has_begun = True
             self.open_block = block

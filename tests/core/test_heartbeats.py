@@ -85,9 +85,10 @@ def test_repeated_ones_are_dropped(ends, waiter, kind):
         packet()[:5],
         b"\xff\xff\xff" + packet()[3:],
         packet()[:4] + b"\xff" + packet()[5:],
+        b"\x01\0\0\0\0\0\0\0\0\x1b" * 2,
         packet(b"x" * 2000),
     ],
-    ids=["moved", "type", "event", "part", "start", "long", "error", "large"],
+    ids=["moved", "type", "event", "part", "start", "long", "error", "short", "large"],
 )
 def test_all_else_is_left(ends, waiter, other):
     """What is not the very heartbeat of before stays to be read, byte for byte."""

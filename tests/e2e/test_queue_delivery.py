@@ -229,7 +229,7 @@ def test_the_conf_folder_of_the_java_server(
     """
     source = stopped.source
     file, offset = source.binlog_position()
-    places: dict[str, object] = {
+    wanted: dict[str, object] = {
         "canal.serverMode": "kafka",
         "kafka.bootstrap.servers": kafka.servers,
         "canal.admin.port": free_port(),
@@ -248,10 +248,10 @@ def test_the_conf_folder_of_the_java_server(
         lines = path.read_text().splitlines()
         for number, line in enumerate(lines):
             key = line.partition("=")[0].strip()
-            if key in places:
-                lines[number] = f"{key} = {places.pop(key)}"
+            if key in wanted:
+                lines[number] = f"{key} = {wanted.pop(key)}"
         path.write_text("\n".join(lines) + "\n")
-    assert not places, "all are lines of the Java server's files"
+    assert not wanted, "all are lines of the Java server's files"
     shop = Shop(stopped, rng)
     stopped.start()
     shop.write(20)

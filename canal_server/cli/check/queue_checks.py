@@ -97,7 +97,7 @@ def _names(instance: InstanceConfig, queue: QueueConfig) -> list[str]:
     """Return the topics that the settings name; none if they are wrong."""
     try:
         fixed = Router(routing_of(instance, queue)).fixed_topics()
-    except ConfigError:  # which is told with the topics
+    except ConfigError:  # reported with the topics
         return []
     notes = [queue.too_large_topic] if queue.too_large_topic else []
     return [*fixed, *notes]

@@ -320,7 +320,7 @@ class KafkaProducer:
     def unwritable(self, topics: Iterable[str]) -> set[str]:
         """Return those of existing topics that the account may not write to.
 
-        Brokers before 2.3 do not tell. Raises BrokerUnavailableError.
+        Brokers before 2.3 do not report it. Raises BrokerUnavailableError.
         """
         names = list(topics)
         if not names:

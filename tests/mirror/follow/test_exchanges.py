@@ -139,8 +139,8 @@ def test_rows_of_both_tables(tmp_path: Path, id_column: Any) -> None:
     stream.apply(both.batch(), 0)
     assert both.left == []
     assert both.is_exchanged()
-    gone = ("delete", 5, "t 5"), ("delete", 12, "p 12")
-    changes = replace(rows(seq(210), *gone, columns=both.columns), table=P)
+    deleted = ("delete", 5, "t 5"), ("delete", 12, "p 12")
+    changes = replace(rows(seq(210), *deleted, columns=both.columns), table=P)
     stream.apply(Frame(300, changes, *both.statements(220), start=200), 1)
     assert both.ids(P) == {3: "p 3"}
     assert both.ids(T) == {6: "t 6", 7: "p 7"}

@@ -11,7 +11,7 @@ The pump calls downward and learns from what `put` yields which spans are in the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from canal_server.model.positions import LogPosition
 from canal_server.pipeline.sink import EntrySink
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from canal_server.ports import EventStore, Span, TablePredicate
     from canal_server.runtime.lifecycle import Deadline, Stop
     from canal_server.source.pump.pump_ports import PumpEvents, PumpSource
+
+# Of the ring, which may be delivered at a time: the more, the less often the stages are
+# passed, and the longer a full ring waits for room.
+SHARE: Final = 8
 
 
 class SourcePipeline:
@@ -48,7 +52,9 @@ class SourcePipeline:
         self._store = store
         self._positions = source.positions
         self._buffer = TransactionBuffer(
-            config.buffer.transaction_size, config.buffer.memory_bytes_max
+            config.buffer.transaction_size,
+            config.buffer.memory_bytes_max,
+            max(config.buffer.transaction_size, config.store.buffer_size // SHARE),
         )
         self.pump = Pump(source, self, events, table_filter)
         self.detector = Detector(config, self.pump, self.pump.stored)

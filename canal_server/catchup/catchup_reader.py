@@ -14,6 +14,8 @@ gets from which store is decided elsewhere (`canal_server.catchup.store_router`)
 from __future__ import annotations
 
 import logging
+import os
+import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -50,6 +52,9 @@ _log = logging.getLogger(__name__)
 
 SHARE: Final = 4  # of the ring's limits, for the store of each lagging client
 SPARE_BYTES_MAX: Final = 1 << 20
+# Many readers that decode at once would have all processors, and whoever has caught up
+# would wait for one: one processor is left to those.
+_turns: Final = threading.BoundedSemaphore(max(len(os.sched_getaffinity(0)) - 1, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +150,7 @@ class CatchUpReader(SourcePipeline):
             schemas=self._schemas_at,
             index=None,
             executed=None,
+            in_turn=_in_turn,
         )
         super().__init__(own, self.store, self, client.table_filter or _everything)
         self.begin_with(handoff.source.identity)
@@ -343,6 +349,11 @@ def share_of(config: StoreConfig) -> StoreConfig:
 def acked_text(acked: LogPosition | None) -> str:
     """Return a client's cursor for the log."""
     return "no position" if acked is None else str(acked.position)
+
+
+def _in_turn(decode: Callable[[], int]) -> int:
+    with _turns:
+        return decode()
 
 
 def _everything(_names: object) -> bool:

@@ -16,6 +16,7 @@ from libc.string cimport memmove, memset
 cdef enum:
     SLACK = 64
     FIRST = 8 * 1024  # bytes
+    MOVED_MAX = 4  # share of the decoded bytes that others are moved for
 
 
 cdef class Feed:
@@ -65,7 +66,10 @@ cdef class Feed:
 
         It must be released before the next call.
         """
-        if self.capacity - self.end < room or (
+        # What was decoded makes room for a large read before the tail becomes small.
+        if self.end - self.begin < self.begin // MOVED_MAX:
+            self.reserve(room)
+        elif self.capacity - self.end < room or (
                 self.is_full and self.capacity < self.ordinary):
             self.reserve(room)
         return memoryview(self)

@@ -25,7 +25,7 @@ from canal_server.mysql.replication import (
     session_settings,
 )
 from canal_server.mysql.server_answers import answer_about
-from canal_server.mysql.sockets import Breaker
+from canal_server.mysql.sockets import BULK_WAIT_MS, Breaker, BulkReads
 
 if TYPE_CHECKING:
     import socket
@@ -88,6 +88,8 @@ class DumpStream:
         self._poll = select.poll()
         self._opened_at = 0.0
         self._heartbeats = Heartbeats()
+        self._bulk = BulkReads()
+        self._is_plain = False  # no TLS, which has bytes that the socket has not
         # Held while a thread is inside: `close` cuts the connection first, and closes
         # the descriptor only after the last poll on it.
         self._inside = threading.Lock()
@@ -123,6 +125,7 @@ class DumpStream:
         session.command(COM_REGISTER_SLAVE, register_payload(self.replica))
 
         self._sock = session.command_and_part(*command)
+        self._is_plain = not isinstance(self._sock, ssl.SSLSocket)
         self._poll.register(self._sock, select.POLLIN)
         self._poll.register(self._stop, select.POLLIN)
         self._opened_at = self._heartbeats.heard_at = time.monotonic()
@@ -150,11 +153,14 @@ class DumpStream:
                 self._wait(now, until)
 
     def try_receive_into(self, buffer: memoryview) -> int | None:
-        """Receive the available bytes and return how many; never waits.
+        """Receive the available bytes and return how many; does not wait for the first.
 
-        None when nothing is available; else as `receive_into`.
+        None when nothing is available; else as `receive_into`. While much arrives, it
+        is waited a millisecond for a large piece.
         """
         with self._inside:
+            if self._bulk.is_on:
+                self._poll.poll(BULK_WAIT_MS)
             return self._receive(buffer)
 
     def rest(self, limit_s: float) -> None:
@@ -187,6 +193,7 @@ class DumpStream:
             # and a wait happens only when it has none.
             count = self._sock.recv_into(buffer)
         except (BlockingIOError, ssl.SSLWantReadError):
+            self._bulk.end(self._sock)  # before a wait for what may be little
             return None
         except OSError as error:
             if self._breaker.was_cut():
@@ -195,8 +202,10 @@ class DumpStream:
                 f"the dump from {self.access.address} broke: {error}"
             ) from error
         if count:
-            self._heartbeats.heard_at = time.monotonic()
+            now = self._heartbeats.heard_at = time.monotonic()
             self.received_bytes += count
+            if self._is_plain:
+                self._bulk.note(self._sock, count, now)
         return count
 
     def _wait(self, now: float, until: float | None) -> None:

@@ -27,6 +27,13 @@ AGAIN_S = 1.0  # between two attempts to connect
 ATTEMPTS_MAX = 8  # at a time
 PROBES = 3  # within the time after which a link counts as dead
 
+# A source that sends this much in this time is read in pieces of this size; each is
+# awaited for this long. Larger ones would not stay in the processor's cache.
+BULK_BYTES = 1 << 20
+BULK_WINDOW_S = 0.05
+BULK_PIECE = 64 * 1024
+BULK_WAIT_MS = 1
+
 # A receive buffer of this size or less is not set: setting one disables the system's
 # automatic sizing, which works better.
 RECEIVE_BUFFER_MIN = 64 * 1024
@@ -169,6 +176,40 @@ def _watch(sock: socket.socket, timeout_s: float) -> None:
     sock.setsockopt(
         socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1000, int(timeout_s * 1000))
     )
+
+
+class BulkReads:
+    """Has a socket that receives much at once report it in large pieces.
+
+    Each piece costs a wake-up, and what the stages behind do once for a chunk, so many
+    small ones slow down a reader that lags. Below BULK_BYTES in BULK_WINDOW_S each
+    byte is reported at once. For one thread.
+    """
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self._began_at = 0.0  # of the window
+        self._bytes = 0  # in it
+
+    def note(self, sock: socket.socket, count: int, now: float) -> None:
+        """Count received bytes, at a time of the monotonic clock."""
+        self._bytes += count
+        if self._bytes >= BULK_BYTES or now - self._began_at > BULK_WINDOW_S:
+            is_bulk = now - self._began_at <= BULK_WINDOW_S
+            self._began_at, self._bytes = now, 0
+            if is_bulk != self.is_on:
+                self._switch(sock, is_bulk)
+
+    def end(self, sock: socket.socket) -> None:
+        """Have each byte reported at once: nothing more was there."""
+        self._began_at = self._bytes = 0
+        if self.is_on:
+            self._switch(sock, False)
+
+    def _switch(self, sock: socket.socket, is_on: bool) -> None:
+        least = BULK_PIECE if is_on else 1
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
+        self.is_on = is_on
 
 
 class Breaker:

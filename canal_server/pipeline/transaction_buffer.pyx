@@ -13,6 +13,9 @@ transactions are ready first; without any, the open transaction is delivered in 
 with its entries still next to each other. `put` then also returns the spans that did not
 fit, to be put again after the commit.
 
+Transactions that arrive whole take no slots: their spans are ready at once, up to
+`passed_max` entries. What they cost then does not depend on how many they are.
+
 It does not decide which entries to deliver (the sink does) and never waits. Used by the
 pump's thread only.
 """
@@ -41,12 +44,15 @@ cdef struct Slot:
 cdef class TransactionBuffer:
     """A ring of `size` entries (a power of two) of at most `memory_bytes_max` bytes.
 
-    A single entry above the limit of bytes is delivered alone.
+    A single entry above the limit of bytes is delivered alone. `passed_max`: how many
+    entries of whole transactions are ready at a time without a slot; None: `size`.
     """
 
     cdef Slot* slots
     cdef readonly uint64_t size
     cdef readonly uint64_t memory_bytes_max
+    cdef readonly uint64_t passed_max
+    cdef uint64_t passing                  # entries without a slot, being delivered
     cdef readonly uint64_t put_sequence    # the next slot to fill
     cdef readonly uint64_t whole_sequence  # entries before it may be delivered
     cdef readonly uint64_t flush_sequence  # the next slot to deliver
@@ -54,7 +60,7 @@ cdef class TransactionBuffer:
     cdef readonly uint64_t pending_bytes
     cdef Runs runs
 
-    def __cinit__(self, uint64_t size, uint64_t memory_bytes_max):
+    def __cinit__(self, uint64_t size, uint64_t memory_bytes_max, passed_max=None):
         if size == 0 or size & (size - 1):
             raise ValueError(f"transaction buffer of {size} entries: not a power of two")
         self.slots = <Slot*>calloc(size, sizeof(Slot))
@@ -62,6 +68,7 @@ cdef class TransactionBuffer:
             raise MemoryError(f"no memory for {size} slots")
         self.size = size
         self.memory_bytes_max = memory_bytes_max
+        self.passed_max = size if passed_max is None else passed_max
         self.runs = Runs()
 
     def __dealloc__(self):
@@ -72,7 +79,7 @@ cdef class TransactionBuffer:
     @property
     def pending(self):
         """Entries that were put and not committed."""
-        return self.put_sequence - self.flush_sequence
+        return self.put_sequence - self.flush_sequence + self.passing
 
     def put(self, spans):
         """Store entries; return the spans to deliver now, and those that did not fit.
@@ -82,34 +89,97 @@ cdef class TransactionBuffer:
         """
         cdef Block block
         cdef uint32_t first, stop, index
+        cdef list ready, rest
+        cdef bint continues = self.put_sequence > self.flush_sequence
         assert self.ready_sequence == self.flush_sequence, "put before the commit"
-        spans = list(spans)
-        for number, (block, first, stop) in enumerate(spans):
+        assert not self.passing, "put before the commit"
+        rest = list(spans)
+        if not continues:
+            ready, rest = self.split_whole(rest)
+            if ready:
+                return ready, rest
+        for number, (block, first, stop) in enumerate(rest):
             if stop > block.count:
                 raise IndexError(f"record {stop} of {block!r}")
-            index = self.put_run(block, first, stop)
+            index = self.put_run(block, first, stop, continues)
+            if continues and self.whole_sequence == self.put_sequence:
+                # The open transaction is complete; what follows needs no slots.
+                ready = self.make_ready(self.whole_sequence)
+                rest = rest[number + 1:]
+                if index < stop:
+                    rest.insert(0, (block, index, stop))
+                passed, rest = self.split_whole(rest)
+                return joined(ready, passed), rest
             if index < stop:
                 # Complete transactions first, parts of the open one if there are none.
                 if self.whole_sequence > self.flush_sequence:
                     ready = self.make_ready(self.whole_sequence)
                 else:
                     ready = self.make_ready(self.put_sequence)
-                return ready, [(block, index, stop), *spans[number + 1:]]
+                return ready, [(block, index, stop), *rest[number + 1:]]
         return self.make_ready(self.whole_sequence), []
 
     def commit(self):
         """Free what the last `put` returned; it is delivered."""
+        self.passing = 0
         self.release(self.ready_sequence)
         self.check()
 
     def reset(self):
         """Drop what is pending; the source is read again from before it."""
+        self.passing = 0
         self.release(self.put_sequence)
         self.ready_sequence = self.whole_sequence = self.put_sequence
         self.check()
 
-    cdef int64_t put_run(self, Block block, uint32_t first, uint32_t stop) except -1:
-        """Store records while they fit; return the index of the first that does not."""
+    cdef tuple split_whole(self, list spans):
+        """Split spans after their last whole transaction, if there is one.
+
+        The first part has at most `passed_max` entries, and no more bytes than the ring
+        may have; else it is empty.
+        """
+        cdef Block block
+        cdef uint32_t first, stop, end
+        cdef int64_t cut
+        cdef Py_ssize_t number = 0
+        cdef uint64_t count = 0
+        for block, first, stop in spans:
+            if stop > block.count:
+                raise IndexError(f"record {stop} of {block!r}")
+            if count >= self.passed_max:
+                break
+            count += stop - first
+            number += 1
+        while number:
+            number -= 1
+            block, first, stop = spans[number]
+            end = stop
+            if count > self.passed_max:
+                end -= <uint32_t>(count - self.passed_max)
+            count -= stop - first
+            cut = last_end(block, first, end)
+            if cut < 0:
+                continue
+            ready = spans[:number]
+            if cut > first:
+                ready.append((block, first, cut))
+            if sum([part.size_of(*records) for part, *records in ready]) > (
+                self.memory_bytes_max
+            ):
+                break
+            self.passing = count + <uint64_t>(cut - first)
+            rest = spans[number + 1:]
+            if cut < stop:
+                rest.insert(0, (block, cut, stop))
+            return ready, rest
+        return [], spans
+
+    cdef int64_t put_run(self, Block block, uint32_t first, uint32_t stop,
+                         bint one) except -1:
+        """Store records while they fit; return the index of the first that does not.
+
+        With `one`, only those up to the end of a transaction.
+        """
         cdef uint64_t begin = block.begin_of(first)
         cdef uint64_t mask = self.size - 1
         cdef uint64_t bytes_
@@ -129,12 +199,10 @@ cdef class TransactionBuffer:
             slot.block, slot.index = <PyObject*>block, i
             self.put_sequence += 1
             self.pending_bytes += bytes_
-            # An END, a DDL, a heartbeat: nothing that follows belongs to it. The text
-            # of a statement inside a transaction belongs to what follows.
-            if record.kind != KIND_BEGIN and record.kind != KIND_ROWS and not (
-                record.kind == KIND_OTHER and record.flags & FLAG_OPEN
-            ):
+            if is_end(record):
                 self.whole_sequence = self.put_sequence
+                if one:
+                    return i + 1
         return stop
 
     cdef inline bint has_room(self, uint64_t bytes_) noexcept:
@@ -186,3 +254,34 @@ cdef class TransactionBuffer:
         assert pending <= self.size
         assert pending <= 1 or self.pending_bytes <= self.memory_bytes_max
         assert pending > 0 or self.pending_bytes == 0
+
+
+cdef inline bint is_end(const Record* record) noexcept:
+    """Return whether nothing that follows belongs to it: an END, a DDL, a heartbeat.
+
+    The text of a statement inside a transaction belongs to what follows.
+    """
+    return record.kind != KIND_BEGIN and record.kind != KIND_ROWS and not (
+        record.kind == KIND_OTHER and record.flags & FLAG_OPEN
+    )
+
+
+cdef int64_t last_end(Block block, uint32_t first, uint32_t stop) noexcept:
+    """Return where the last transaction among the records ends, -1: it is unknown."""
+    cdef uint32_t i = stop
+    while i > first:
+        i -= 1
+        if is_end(&block.records[i]):
+            return <int64_t>i + 1
+        if block.records[i].kind == KIND_BEGIN:
+            return i
+    return -1
+
+
+cdef list joined(list spans, list following):
+    """Return two lists of spans as one, with neighbours merged."""
+    if spans and following:
+        (block, first, stop), (next_block, begin, end) = spans[-1], following[0]
+        if block is next_block and stop == begin:
+            return [*spans[:-1], (block, first, end), *following[1:]]
+    return spans + following

@@ -6,6 +6,7 @@ import os
 import re
 import select
 import signal
+import socket
 import struct
 import threading
 import time
@@ -28,6 +29,7 @@ from fix_source_access import (
 
 from canal_server.core.gtid.mysql_sets import GtidSet
 from canal_server.errors import BinlogPurged, ConnectionLost, SourceRefused
+from canal_server.mysql import sockets
 from canal_server.mysql.dump_connection import DumpOptions, DumpStream
 from canal_server.mysql.replication import (
     FileStart,
@@ -380,6 +382,30 @@ def test_nothing_at_hand(source_server, database, dump):
     readable, _, _ = select.select([stream], [], [], PATIENCE_S)
     assert readable == [stream]
     assert stream.try_receive_into(SPACE)
+
+
+def test_little_after_much(source_server, database, dump, monkeypatch):
+    """While a backlog is read in large pieces, and after it, nothing stays unread."""
+    monkeypatch.setattr(sockets, "BULK_BYTES", 1)
+    monkeypatch.setattr(sockets, "BULK_WINDOW_S", 60.0)
+    table, values = f"{database}.much", marks(5)
+    source_server.execute(f"CREATE TABLE {table} (a LONGTEXT)")
+    stream = quiet(dump(source_server), source_server, database)
+    with socket.socket(fileno=os.dup(stream.fileno())) as sock:
+        for value in values:
+            source_server.execute(
+                f"INSERT INTO {table} VALUES (REPEAT('x', 300000))",
+                f"INSERT INTO {table} VALUES ('{value}')",
+            )
+            found, least = bytearray(), set()
+            while value.encode() not in found:
+                count = stream.try_receive_into(SPACE)
+                if count is None:
+                    count = stream.receive_into(SPACE, PATIENCE_S)
+                assert count, "nothing more arrives"
+                found += SPACE[:count]
+                least.add(sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT))
+            assert sockets.BULK_PIECE in least
 
 
 def test_a_stop_ends_the_wait(source_server, database, dump):

@@ -13,7 +13,14 @@ import pytest
 
 from canal_server.errors import ConnectionLost
 from canal_server.mysql import sockets
-from canal_server.mysql.sockets import Breaker, connect_tcp
+from canal_server.mysql.sockets import (
+    BULK_BYTES,
+    BULK_PIECE,
+    BULK_WINDOW_S,
+    Breaker,
+    BulkReads,
+    connect_tcp,
+)
 from canal_server.mysql.source_settings import Access, Address, Credentials
 from canal_server.runtime.lifecycle import Stop
 
@@ -209,3 +216,35 @@ def test_releasing_leaves_the_connection_alone():
         ours.sendall(b"x")
 
         assert theirs.recv(1) == b"x"
+
+
+def least(sock: socket.socket) -> int:
+    """Return how many bytes a socket reports at least."""
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+
+
+def test_bulk_reads() -> None:
+    """Only while much arrives within a short time does a socket wait for a piece."""
+    with socket.socket() as sock:
+        bulk = BulkReads()
+        bulk.note(sock, BULK_BYTES, 100.0)  # since when is not known
+        assert least(sock) == 1
+        bulk.note(sock, BULK_BYTES // 2, 100.0 + BULK_WINDOW_S / 4)
+        assert least(sock) == 1
+        bulk.note(sock, BULK_BYTES // 2, 100.0 + BULK_WINDOW_S / 2)
+        assert least(sock) == BULK_PIECE
+        bulk.note(sock, BULK_BYTES - 1, 100.0 + 2 * BULK_WINDOW_S)
+        assert least(sock) == 1
+
+
+def test_bulk_reads_end_with_nothing_at_hand() -> None:
+    """Then the next byte is reported at once, and much has to arrive anew."""
+    with socket.socket() as sock:
+        bulk = BulkReads()
+        bulk.note(sock, 1, 100.0)
+        bulk.note(sock, BULK_BYTES, 100.0)
+        assert least(sock) == BULK_PIECE
+        bulk.end(sock)
+        assert least(sock) == 1
+        bulk.note(sock, BULK_BYTES, 100.0)
+        assert least(sock) == 1

@@ -189,10 +189,38 @@ def test_what_does_not_fit_is_returned(entries):
     entries.transaction(rows=1)
     entries.transaction(rows=1)
     ready, rest = buffer.put(entries.take())
-    assert (numbers_in(ready), numbers_in(rest)) == ([0, 1, 2], [4, 5])
+    assert (numbers_in(ready), numbers_in(rest)) == ([0, 1, 2], [3, 4, 5])
     buffer.commit()
     ready, rest = buffer.put(rest)
     assert (numbers_in(ready), rest) == ([3, 4, 5], [])
+
+
+def test_whole_transactions_take_no_slots(entries, delivered):
+    """They are delivered together, however many slots there are, up to their limit."""
+    buffer = TransactionBuffer(4, MIB, 10)
+    for _ in range(7):
+        entries.transaction(rows=1)
+    entries.add(BEGIN)
+    delivered.put(buffer, entries.take())
+    assert [len(call) for call in delivered.calls] == [9, 9, 3]
+    assert delivered.numbers == list(range(21))
+    assert buffer.pending == 1
+
+
+def test_the_end_of_an_open_transaction_and_what_follows(entries, delivered):
+    """Both are delivered in one call and as one span, if they are neighbours."""
+    buffer = TransactionBuffer(64, MIB)
+    entries.add(BEGIN)
+    entries.add(ROWS)
+    delivered.put(buffer, entries.take())
+    entries.add(END)
+    entries.transaction(rows=1)
+    entries.transaction(rows=2)
+    entries.add(BEGIN)
+    delivered.put(buffer, entries.take())
+    assert delivered.calls == [list(range(10))]
+    assert delivered.span_counts == [1]
+    assert buffer.pending == 1
 
 
 def test_blocks_are_let_go(entries, delivered):
@@ -266,7 +294,7 @@ def test_random_sequences_match_the_model(rng):
         size = rng.choice([1, 2, 4, 16, 64])
         bytes_max = rng.choice([200, 1000, MIB])
         delivered = Delivered()
-        buffer = TransactionBuffer(size, bytes_max)
+        buffer = TransactionBuffer(size, bytes_max, rng.choice([None, 3, 30]))
         model = Model(size, bytes_max)
         entries = Entries(records_per_block=rng.choice([1, 7, 1000]))
         for _ in range(rng.randrange(1, 20)):

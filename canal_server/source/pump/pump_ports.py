@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from canal_server.source.begin.boundary_index import BoundaryIndex
     from canal_server.source.begin.position_loss import LostPosition
     from canal_server.source.pump.session_schemas import SchemasOf
+    from canal_server.source.read.binlog_reader import InTurn
     from canal_server.tablemeta.history.tsdb import TableMetaTsdb
 
 
@@ -29,6 +30,7 @@ class PumpSource:
     `history` has the tables' columns; None: those that the server has now. `schemas`
     replaces both. `index` stores the transaction boundaries that are read, `executed`
     the GTID sets outside of GTID mode. The pump opens and closes history and index.
+    `in_turn` calls what decodes, and may wait before.
     """
 
     config: InstanceConfig
@@ -41,6 +43,7 @@ class PumpSource:
     schemas: SchemasOf | None = None
     index: BoundaryIndex | None = None
     executed: ExecutedSets | None = None
+    in_turn: InTurn | None = None
 
 
 class Outlet(Protocol):

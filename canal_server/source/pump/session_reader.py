@@ -72,6 +72,7 @@ def reader_of(
             body, address=address, position=str(position)
         ),
         source=read_as,
+        in_turn=source.in_turn,
     )
     reader.decoder.refuses_inside = not position.by_gtid
     return reader

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from canal_server.source.read.unreadable_events import Found
 
     Deliver = Callable[[list[Span]], bool]
+    Step = Callable[[], int]
+    InTurn = Callable[[Step], int]
 
 _log = logging.getLogger(__name__)
 
@@ -97,6 +99,7 @@ class Reader:
         relay_from: tuple[int, int] | None = None,
         counts: bool = False,
         unreadable: Unreadable | None = None,
+        in_turn: InTurn | None = None,
     ) -> None:
         """Store how to read; `until`: an offset of the first file to end at.
 
@@ -104,7 +107,8 @@ class Reader:
         not rendered, unless some of their columns are filtered out; the consumer
         receives the records after this file number and offset. `counts`: rows are only
         counted, and their entries have no content. `unreadable`: events that may be
-        skipped; without it every unreadable event is an error without advice.
+        skipped; without it every unreadable event is an error without advice. `in_turn`
+        calls what decodes, and may wait before.
         """
         self.decoder = engine.Decoder(
             pool,
@@ -139,6 +143,8 @@ class Reader:
         self._columns = columns
         self._filters = filters
         self._error_of_packet = error_of_packet
+        decode: Step = self.decoder.decode
+        self._run_decoder: Step = (lambda: in_turn(decode)) if in_turn else decode
         self._deliver: Deliver = lambda _spans: True
         self._stop: Stop | None = None
 
@@ -206,7 +212,7 @@ class Reader:
             accepted = True
             try:
                 try:
-                    halt = decoder.decode()
+                    halt = self._run_decoder()
                 finally:
                     # What precedes a broken event is good.
                     spans = decoder.take()
@@ -260,8 +266,7 @@ class Reader:
 
     def _pass_over(self, error: DecodeError) -> bool:
         """Skip the current event, which cannot be read; false when it must not be."""
-        found = self._unreadable.pass_over(self.decoder, error)
-        if found is None:
+        if (found := self._unreadable.pass_over(self.decoder, error)) is None:
             return False
         self._emit_raw(found, str(error))
         self.decoder.pass_over()
@@ -484,11 +489,10 @@ class Reader:
         *,
         begins: bool = False,
     ) -> None:
-        names = Header(schema_name=schema, table_name=table)
         self.decoder.emit(
             encode(change),
             event_type=event_type,
-            names=encode(names),
+            names=encode(Header(schema_name=schema, table_name=table)),
             table_ordinal=table_ordinal,
             begins=begins,
         )

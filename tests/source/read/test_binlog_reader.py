@@ -13,6 +13,7 @@ from reader_driver import INT, Images, Reading, insert, log_with
 
 from canal_server.core.gtid.mariadb_sets import MariaGtidSet
 from canal_server.core.gtid.mysql_sets import GtidSet
+from canal_server.decoder.events.engine import HALT_NEED_INPUT, HALT_TABLE
 from canal_server.errors import (
     DecodeError,
     InsideTransaction,
@@ -24,6 +25,8 @@ from canal_server.runtime.lifecycle import Stop
 from canal_server.source.read.binlog_reader import StreamEnd
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fix_blocks import Span
 
 SID = bytes(range(16))
@@ -43,6 +46,38 @@ def test_to_the_end_of_the_source() -> None:
     assert reading.run(stream[:50], stream[50:51], None, stream[51:])
     assert reading.values == ["1", "2"]
     assert reading.idle == 1
+
+
+def test_decoding_in_turn() -> None:
+    """Whoever lets several readers decode in turn waits neither for data nor stores."""
+    log = log_with()
+    insert(log, 1)
+    insert(log, 2)
+    turns: list[bool] = []
+    halts: list[int] = []
+
+    def in_turn(decode: Callable[[], int]) -> int:
+        turns.append(True)
+        halts.append(decode())
+        turns.pop()
+        return halts[-1]
+
+    def deliver(spans: list[Span]) -> bool:
+        assert not turns
+        return reading.deliver(spans)
+
+    def note_idle() -> None:
+        assert not turns
+        reading.note_idle()
+
+    reading = Reading(in_turn=in_turn)
+    stream = log.as_stream()
+    source = Bytes([stream[:50], None, stream[50:]])
+    assert reading.reader.run(source, deliver, note_idle, reading.stop)
+    assert reading.values == ["1", "2"]
+    assert reading.idle == 1
+    assert HALT_TABLE in halts
+    assert halts[-1] == HALT_NEED_INPUT
 
 
 def test_stops_when_asked() -> None:

@@ -70,6 +70,18 @@ def check_messages(config: QueueConfig, lookup: Lookup, problems: Problems) -> N
         why = f"{reason}; write false, or set {FORM} = debezium"
         problems.add(found.origin, SCHEMAS, found.text, why)
     _check_registry(config, lookup, problems)
+    if (
+        config.mode is ServerMode.PULSARMQ
+        and config.layout is MessageLayout.DEBEZIUM_AVRO
+        and asked[KEYS]
+    ):
+        found = find(lookup, KEYS, problems)
+        assert found is not None, "it differs from its default"
+        why = (
+            "keys of Pulsar are text here, and Avro is not; write none, or set"
+            f" {FORM} = debezium"
+        )
+        problems.add(found.origin, KEYS, found.text, why)
     for key in (each for each, is_set in asked.items() if is_set):
         off = "none" if key == KEYS else "false"
         if config.mode is ServerMode.RABBITMQ:

@@ -43,6 +43,7 @@ LEGACY: Final = {
 _LEGACY_OF: Final = {
     ServerMode.KAFKA: LEGACY,
     ServerMode.RABBITMQ: {_SERVERS_KEY: "host"},
+    ServerMode.PULSARMQ: {},
 }
 _ALIYUN: Final = (
     "canal.aliyun.accessKey", "canal.aliyun.secretKey", "canal.aliyun.uid",
@@ -53,7 +54,14 @@ _UNSUPPORTED: Final = {
         "RocketMQ is not supported, as its client library for Python chooses the queue"
         " of a message by itself, so that the order of changes would be lost"
     ),
-    "pulsarmq": "Pulsar is not supported yet",
+}
+# Why changes cannot be seen exactly once.
+_WITHOUT_POSITION: Final = {
+    ServerMode.RABBITMQ: "RabbitMQ has no transactions that contain a position",
+    ServerMode.PULSARMQ: (
+        "the client library of Pulsar for Python has no transactions, so none can"
+        " contain a position"
+    ),
 }
 # Settings of producers that may be in files, or come from commands.
 _STORES: Final = ("ssl.keystore.password", "ssl.truststore.password")
@@ -66,6 +74,7 @@ _SECRETS: Final = {
         *_STORES,
     ),
     ServerMode.RABBITMQ: ("password", *_STORES),
+    ServerMode.PULSARMQ: ("roleToken",),
 }
 
 
@@ -90,7 +99,7 @@ def mode_of(lookup: Lookup, problems: Problems) -> ServerMode:
         return ServerMode(word)
     assert found is not None
     why = _UNSUPPORTED.get(word, "unknown mode")
-    wrong = f"{why}; write tcp, kafka or rabbitMQ"
+    wrong = f"{why}; write tcp, kafka, rabbitMQ or pulsarMQ"
     problems.add(found.origin, MODE_KEY, found.text, wrong)
     return ServerMode.TCP
 
@@ -113,8 +122,9 @@ def read_queue(
     if mode is ServerMode.KAFKA:
         _check_kerberos(lookup, problems)
     else:
-        _check_aliyun(lookup, problems)
         _check_exactly_once(config, lookup, problems)
+    if mode is ServerMode.RABBITMQ:
+        _check_aliyun(lookup, problems)
     check_messages(config, lookup, problems)
     given = _of_producer(mode, lookup, problems, conf_dir)
     for old, new in _LEGACY_OF[mode].items():
@@ -167,8 +177,8 @@ def _check_exactly_once(
             found.origin,
             _EXACTLY_ONCE,
             found.text,
-            "RabbitMQ has no transactions that contain a position; write"
-            " false, or set canal.serverMode = kafka",
+            f"{_WITHOUT_POSITION[config.mode]}; write false, or set"
+            " canal.serverMode = kafka",
         )
 
 

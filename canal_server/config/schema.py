@@ -97,6 +97,7 @@ class ServerMode(StrEnum):
     TCP = "tcp"  # clients pull them
     KAFKA = "kafka"
     RABBITMQ = "rabbitmq"
+    PULSARMQ = "pulsarmq"
 
 
 class MessageLayout(StrEnum):

@@ -14,6 +14,8 @@ from canal_server.queues.producers.kafka_transactions import (
     TransactionalKafkaProducer,
     position_topic,
 )
+from canal_server.queues.producers.pulsar_producer import PulsarProducer
+from canal_server.queues.producers.pulsar_settings import pulsar_settings
 from canal_server.queues.producers.rabbit_producer import RabbitProducer
 from canal_server.queues.producers.rabbit_settings import rabbit_settings
 
@@ -118,7 +120,29 @@ class RabbitKind:
         return RabbitProducer(self._settings, purpose=self._purpose)
 
 
+class PulsarKind:
+    """Apache Pulsar."""
+
+    in_flight_bytes: int = IN_FLIGHT_BYTES
+
+    def __init__(self, queue: QueueConfig) -> None:
+        """Read the settings. Raises ConfigError."""
+        self._purpose = purpose_of(queue)
+        self._settings = pulsar_settings(dict(queue.properties))
+        self.servers = self._settings.servers
+
+    def producer(self, router: Router | None) -> PulsarProducer:
+        """Return a producer. Raises CanalError."""
+        return PulsarProducer(
+            self._settings,
+            purpose=self._purpose,
+            known_topic=router.fixed_topics()[0] if router is not None else "",
+            partitions_of=router.partitions_of if router is not None else None,
+        )
+
+
 _KINDS: Final[Mapping[ServerMode, Callable[[QueueConfig], QueueKind]]] = {
     ServerMode.KAFKA: KafkaKind,
     ServerMode.RABBITMQ: RabbitKind,
+    ServerMode.PULSARMQ: PulsarKind,
 }

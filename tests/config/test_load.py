@@ -175,8 +175,8 @@ def test_one_destination_later(make_conf):
         ("canal.destinations.expr = e", "write it like example{1-3}"),
         (f"{MAIN}canal.auto.scan = perhaps", "write true or false"),
         (
-            f"{MAIN}canal.serverMode = pulsarMQ",
-            "canal.serverMode = pulsarMQ: Pulsar is not supported yet; write",
+            f"{MAIN}canal.serverMode = rocketMQ",
+            "canal.serverMode = rocketMQ: RocketMQ is not supported",
         ),
         (
             f"{MAIN}canal.zkServers = z:2181",

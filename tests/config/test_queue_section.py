@@ -57,6 +57,7 @@ def problems_of(make_conf, main):
         ("kafka", ServerMode.KAFKA),
         ("rabbitMQ", ServerMode.RABBITMQ),
         ("rabbitmq", ServerMode.RABBITMQ),
+        ("pulsarMQ", ServerMode.PULSARMQ),
     ],
 )
 def test_modes(make_conf, word, mode):
@@ -68,7 +69,6 @@ def test_modes(make_conf, word, mode):
     ("word", "why"),
     [
         ("rocketMQ", "RocketMQ is not supported, as its client library for Python"),
-        ("pulsarMQ", "Pulsar is not supported yet"),
         ("activeMQ", "unknown mode"),
     ],
 )
@@ -76,7 +76,7 @@ def test_modes_that_are_refused(make_conf, word, why):
     """The reason is named, and what to write."""
     (problem,) = problems_of(make_conf, f"canal.serverMode = {word}\n")
     assert f"canal.serverMode = {word}: {why}" in problem
-    assert problem.endswith("; write tcp, kafka or rabbitMQ")
+    assert problem.endswith("; write tcp, kafka, rabbitMQ or pulsarMQ")
 
 
 def test_keys_of_a_broker(make_conf):
@@ -184,6 +184,11 @@ def test_keys_of_a_broker(make_conf):
             "messages of RabbitMQ have none; write false, or set canal.serverMode =",
         ),
         (
+            f"canal.serverMode = pulsarMQ\n{AVRO}canal.mq.keys = primaryKey",
+            "canal.mq.keys",
+            "keys of Pulsar are text here, and Avro is not; write none, or set",
+        ),
+        (
             "canal.mq.flatMessage = false\ncanal.mq.headers = true",
             "canal.mq.headers",
             "write false, or set canal.mq.flatMessage = true",
@@ -227,7 +232,7 @@ def test_accounts_of_aliyun(make_conf):
     assert queue_of(make_conf, f"{mode}{keys}canal.aliyun.uid =\n").mode
 
 
-@pytest.mark.parametrize("mode", ["kafka", "rabbitMQ"])
+@pytest.mark.parametrize("mode", ["kafka", "rabbitMQ", "pulsarMQ"])
 def test_protobuf(make_conf, mode):
     """It is a form of messages in all modes that send any."""
     lines = f"canal.serverMode = {mode}\ncanal.mq.flatMessage = false\n"
@@ -241,10 +246,14 @@ def test_exactly_once(make_conf):
     assert (found.exactly_once, found.position_topic) == (True, "canal-position")
     (text,) = problems_of(make_conf, lines.format("rabbitMQ"))
     assert "RabbitMQ has no transactions that contain a position" in text
+    (text,) = problems_of(make_conf, lines.format("pulsarMQ"))
+    assert "Pulsar for Python has no transactions" in text
+    assert text.endswith("; write false, or set canal.serverMode = kafka")
 
 
 SECRETS = [
     ("rabbitMQ", "password"),
+    ("pulsarMQ", "roleToken"),
     ("rabbitMQ", "ssl.truststore.password"),
     ("rabbitMQ", "ssl.keystore.password"),
     ("kafka", "sasl.jaas.config"),

@@ -263,7 +263,7 @@ class TestProcess:
     def test_settings_that_cannot_be_used(self, make_conf, start_server):
         """1. start with wrong settings. Status 2, each one reported, no traceback."""
         conf = make_conf(
-            f"{MAIN}example\ncanal.serverMode = pulsarMQ\n",
+            f"{MAIN}example\ncanal.serverMode = rocketMQ\n",
             example="canal.instance.standby.address = a,b:3306\n"
             "canal.instance.filter.regex = ${TABLES}\n",
         )
@@ -271,7 +271,7 @@ class TestProcess:
         assert server.wait() == 2
         messages = server.log.splitlines()
         for problem in (
-            "canal.serverMode = pulsarMQ: Pulsar is not supported yet; write tcp,",
+            "canal.serverMode = rocketMQ: RocketMQ is not supported",
             "canal.instance.master.address = ",
             "canal.instance.standby.address = a,b:3306: contains several servers",
             "canal.instance.filter.regex = ${TABLES}: ${TABLES} is not set",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from canal_server.cli.check.pulsar_checks import check_pulsar
 from canal_server.cli.check.rabbit_checks import check_rabbit
 from canal_server.config.schema import (
     MessageKeys,
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 QUEUE: Final = "message_queue"
 REGISTRY: Final = "schema_registry"
 TOPICS: Final = "topics"
+_WITHOUT_KAFKA: Final = {
+    ServerMode.RABBITMQ: check_rabbit, ServerMode.PULSARMQ: check_pulsar,
+}  # fmt: skip
 
 
 def check_queue(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
@@ -39,8 +43,8 @@ def check_queue(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
         return
     if queue.flat and queue.layout is MessageLayout.DEBEZIUM_AVRO:
         yield from _check_registry(config, server)
-    if queue.mode is ServerMode.RABBITMQ:
-        yield from check_rabbit(config, server)
+    if (check := _WITHOUT_KAFKA.get(queue.mode)) is not None:
+        yield from check(config, server)
         return
     topics: Mapping[str, int] | None = None
     unwritable: set[str] = set()

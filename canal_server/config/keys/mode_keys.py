@@ -10,10 +10,11 @@ SCAN_INTERVAL_S = 5.0
 SERVER_MODES = (
     Mode(
         "canal.serverMode",
-        "`tcp`, `kafka` or `rabbitMQ`",
+        "`tcp`, `kafka`, `rabbitMQ` or `pulsarMQ`",
         "tcp",
         "How changes leave the server: clients pull them, or they are sent to [Apache"
-        " Kafka](../howto/message-queues.md) or [RabbitMQ](../howto/rabbitmq.md).",
+        " Kafka](../howto/message-queues.md), [RabbitMQ](../howto/rabbitmq.md) or"
+        " [Pulsar](../howto/pulsar.md).",
     ),
     Mode(
         "canal.destinations",

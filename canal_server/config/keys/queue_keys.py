@@ -145,8 +145,8 @@ QUEUE_KEYS = (
         "canal.mq.keys",
         "queue.keys",
         values.message_keys,
-        "What messages to Kafka have as their keys. With `primaryKey`, each message has"
-        " [one row, and its primary key](../howto/message-keys.md).",
+        "What messages to Kafka or Pulsar have as their keys. With `primaryKey`, each"
+        " message has [one row, and its primary key](../howto/message-keys.md).",
         ours=True,
     ),
     Key(
@@ -162,8 +162,9 @@ QUEUE_KEYS = (
         "canal.mq.headers",
         "queue.headers",
         values.boolean,
-        "`true` gives messages to Kafka [headers](../howto/message-keys.md#headers)"
-        " with the position, the GTID and the transaction; each has one row then.",
+        "`true` gives messages to Kafka or Pulsar"
+        " [headers](../howto/message-keys.md#headers) with the position, the GTID and"
+        " the transaction; each has one row then.",
         ours=True,
     ),
     Key(

@@ -157,9 +157,10 @@ def test_a_message_that_is_too_large(
     stopped.configure({})
     stopped.start()
     stopped.wait_for_status(lambda status: status["delivery"]["too_large"] >= 1)
-    (note,) = map(json.loads, map(bytes, _data(pulsar, "large-partition-0", 1)))
-    assert note["keys"] == [{"id": "2"}]
-    read, ids = pulsar.follow("shop-partition-0"), []
+    (note,) = pulsar.messages("large-partition-0", 1)
+    assert json.loads(note.data())["keys"] == [{"id": "2"}]
+    ids: list[str] = []
+    read = pulsar.follow("shop-partition-0")
 
     def has_both() -> bool:
         for each in map(json.loads, read()):
@@ -168,10 +169,6 @@ def test_a_message_that_is_too_large(
         return "3" in ids
 
     wait_until(has_both, stopped.process)
-
-
-def _data(pulsar: Pulsar, topic: str, expected: int) -> list[bytes]:
-    return [each.data() for each in pulsar.messages(topic, expected)]
 
 
 def test_check(stopped: Pipeline, pulsar: Pulsar, capsys: Any) -> None:

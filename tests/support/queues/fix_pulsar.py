@@ -142,9 +142,8 @@ class Pulsar:
         def read() -> Iterator[Any]:
             try:
                 if not readers:
-                    client = self._client()
                     earliest = pulsar.MessageId.earliest
-                    readers.append(client.create_reader(topic, earliest))
+                    readers.append(self._client.create_reader(topic, earliest))
                 while True:
                     yield readers[0].read_next(500)
             except pulsar.PulsarException:
@@ -162,10 +161,13 @@ class Pulsar:
             assert time.monotonic() < give_up_at, f"not {expected}: {found}"
         return found
 
+    @property
     def _client(self) -> Any:
+        """Return the client of all readers."""
         pulsar: Any = pytest.importorskip("pulsar")
-        logger = pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull)
-        self._clients.append(pulsar.Client(self.url, logger=logger))
+        if not self._clients:
+            logger = pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull)
+            self._clients.append(pulsar.Client(self.url, logger=logger))
         return self._clients[-1]
 
     def _answers(self) -> bool:

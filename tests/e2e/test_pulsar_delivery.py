@@ -173,6 +173,10 @@ def test_a_message_that_is_too_large(
 
 def test_check(stopped: Pipeline, pulsar: Pulsar, capsys: Any) -> None:
     """What it says of the broker, of topics and partitions; no token shows."""
+    table = f"{stopped.schema}.notes"
+    stopped.source.execute(
+        f"CREATE TABLE {table} (id INT PRIMARY KEY)", f"INSERT INTO {table} VALUES (1)"
+    )
     deliver(stopped, pulsar, **BY_KEY)
     stopped.process.wait_for_log("created topic")
     stopped.stop()

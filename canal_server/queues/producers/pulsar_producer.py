@@ -71,6 +71,11 @@ _MEANINGS: Final = {
         "has a schema for the topic, and messages are bytes: delete that schema"
     ),
 }
+# The library tries again until its time is up, also when its login is refused.
+_UNANSWERED: Final = (
+    "%s, though it can be connected to: check pulsarmq.roleToken, which may be wrong or"
+    " missing, and that pulsarmq.serverUrl has pulsar+ssl:// for a port with TLS only"
+)
 _SILENT: Final = (
     "AlreadyClosed", "ConnectError", "LookupError", "NotConnected", "ReadError",
     "Timeout", "UnknownError", "Disconnected",
@@ -329,8 +334,8 @@ class PulsarProducer:
         if meaning := _MEANINGS.get(word):
             return f"{prefix}{where} {meaning}"
         if word in _SILENT:
-            reason = self._reason_of_silence()
-            return f"{prefix}{where} does not answer: {reason or word}"
+            reason = self._reason_of_silence() or _UNANSWERED % word
+            return f"{prefix}{where} does not answer: {reason}"
         return f"{prefix}{where} answers {word}"
 
     def _reason_of_silence(self) -> str:

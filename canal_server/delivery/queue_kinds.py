@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.config.schema import ServerMode
 from canal_server.queues.producers.kafka_producer import KafkaProducer, TopicCreation
+from canal_server.queues.producers.kafka_rights import TransactionRights
 from canal_server.queues.producers.kafka_settings import (
     SERVERS_KEY,
     librdkafka_settings,
@@ -87,6 +88,15 @@ class KafkaKind:
             position_topic(self._queue.position_topic, destination),
             purpose=purpose_of(self._queue),
             creation=self._creation(router),
+            replicas=self._queue.topic_replicas,
+        )
+
+    def transaction_rights(self, destination: str) -> TransactionRights:
+        """Return what asks for the rights that the latter needs. Raises CanalError."""
+        return TransactionRights(
+            self._settings,
+            position_topic(self._queue.position_topic, destination),
+            purpose=purpose_of(self._queue),
             replicas=self._queue.topic_replicas,
         )
 

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fix_pipeline import DESTINATION
 from fix_store import eventually
 from random_shop import Shop, Topic, wait_until
 
@@ -165,11 +166,9 @@ def test_kafka(  # noqa: PLR0917  # fixtures
     assert PASSWORD not in json.dumps(stopped.status())
 
 
-def test_rights_in_kafka(
-    stopped: Pipeline, make_kafka: Callable[..., Kafka], capsys: Any
-) -> None:
-    """`check` names a topic that the account may read, but not write to."""
-    admin: Any = pytest.importorskip("confluent_kafka.admin")
+@pytest.fixture
+def rights(make_kafka: Callable[..., Kafka]) -> Kafka:
+    """Give a broker with ACLs; what logs in here may do everything."""
     kafka = make_kafka(*ACLS)
     kafka.login = {
         "security.protocol": "SASL_PLAINTEXT",
@@ -177,18 +176,28 @@ def test_rights_in_kafka(
         "sasl.username": USER,
         "sasl.password": PASSWORD,
     }
-    kafka.create("shop", 1)
+    return kafka
+
+
+def allow(kafka: Kafka, resource: str, name: str, *operations: str) -> None:
+    """Let the reader do this."""
+    admin: Any = pytest.importorskip("confluent_kafka.admin")
     client = admin.AdminClient({"bootstrap.servers": kafka.servers, **kafka.login})
+    rules = [
+        admin.AclBinding(
+            admin.ResourceType[resource], name, admin.ResourcePatternType.LITERAL,
+            f"User:{READER}", "*", admin.AclOperation[operation],
+            admin.AclPermissionType.ALLOW,
+        )
+        for operation in operations
+    ]  # fmt: skip
+    for each in client.create_acls(rules).values():
+        each.result(30)
 
-    def allow(operation: Any) -> None:
-        rule = admin.AclBinding(
-            admin.ResourceType.TOPIC, "shop", admin.ResourcePatternType.LITERAL,
-            f"User:{READER}", "*", operation, admin.AclPermissionType.ALLOW,
-        )  # fmt: skip
-        for each in client.create_acls([rule]).values():
-            each.result(30)
 
-    stopped.main_settings |= {
+def as_reader(pipeline: Pipeline, kafka: Kafka) -> None:
+    """Have the reader deliver to the topic `shop`."""
+    pipeline.main_settings |= {
         "canal.serverMode": "kafka",
         "kafka.bootstrap.servers": kafka.servers,
         "kafka.security.protocol": "SASL_PLAINTEXT",
@@ -196,18 +205,63 @@ def test_rights_in_kafka(
         "kafka.sasl.username": READER,
         "kafka.sasl.password": READERS,
     }
-    stopped.configure({"canal.mq.topic": "shop"})
+    pipeline.configure({"canal.mq.topic": "shop"})
+
+
+def checked(pipeline: Pipeline, capsys: Any, what: str) -> str:
+    """Return the line of `check` about something."""
+    main(["check", "--conf", str(pipeline.conf)])
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = (each for each in lines if what in each)
+    return str(line)
+
+
+def test_rights_in_kafka(stopped: Pipeline, rights: Kafka, capsys: Any) -> None:
+    """`check` names a topic that the account may read, but not write to."""
+    rights.create("shop", 1)
+    as_reader(stopped, rights)
 
     def found() -> str:
-        main(["check", "--conf", str(stopped.conf)])
-        lines = capsys.readouterr().out.splitlines()
-        (line,) = (each for each in lines if "topic shop" in each)
-        return str(line)
+        return checked(stopped, capsys, "topic shop")
 
     assert "topic shop does not exist, or the account may not see it" in found()
-    allow(admin.AclOperation.READ)
+    allow(rights, "TOPIC", "shop", "READ")
     # The broker learns of it a moment later.
     eventually(lambda: "the account may not write to topic shop: allow" in found())
     assert "FAIL" in found()
-    allow(admin.AclOperation.WRITE)
+    allow(rights, "TOPIC", "shop", "WRITE")
     eventually(lambda: "topic shop has 1 partitions" in found())
+
+
+def test_rights_of_exactly_once(stopped: Pipeline, rights: Kafka, capsys: Any) -> None:
+    """`check` names what is missing for transactions and their positions."""
+    as_reader(stopped, rights)
+    stopped.main_settings["canal.mq.exactlyOnce"] = "true"
+    stopped.configure({"canal.mq.topic": "shop"})
+    name = f"canal-position.{DESTINATION}"
+
+    def transactions() -> str:
+        return checked(stopped, capsys, "transaction")
+
+    def position() -> str:
+        return checked(stopped, capsys, f"topic {name}")
+
+    eventually(lambda: "the account may not use it: allow" in transactions())
+    assert "FAIL" in transactions()
+    assert "allow Create on it or on the cluster" in position()
+    assert "FAIL" in position()
+    # The right to see it alone is not enough.
+    allow(rights, "TRANSACTIONAL_ID", name, "DESCRIBE")
+    allow(rights, "TOPIC", name, "CREATE")
+    eventually(lambda: f"topic {name} will be created" in position())
+    assert "the account may not use it: allow" in transactions()
+    allow(rights, "TRANSACTIONAL_ID", name, "WRITE")
+    eventually(lambda: "may use the transactional id" in transactions())
+    rights.create(name, 1)
+    eventually(lambda: "may not see topic" in position())
+    allow(rights, "TOPIC", name, "DESCRIBE")
+    eventually(lambda: "may not read or write topic" in position())
+    allow(rights, "TOPIC", name, "READ")
+    eventually(lambda: "may not write topic" in position())
+    allow(rights, "TOPIC", name, "WRITE")
+    eventually(lambda: "the account may read and write topic" in position())

@@ -54,6 +54,7 @@ _NO_KEY: Final = (
     " only; set canal.mq.keys = primaryKey, and send tables without a primary key to"
     " another topic with canal.mq.dynamicTopic"
 )
+_NO_CREATION: Final = "; allow Create on it or on the cluster, or create it"
 _REMEDY_OF_SIZE: Final = (
     "is too large: raise kafka.max.request.size, and max.message.bytes of the topic"
 )
@@ -275,10 +276,24 @@ class KafkaProducer:
         except self._kafka.KafkaException as error:
             raise self._unavailable(error) from None
 
-    def _create(self, topic: str, partition: int, creation: TopicCreation) -> None:
-        """Create a topic unless it exists. Raises BrokerUnavailableError."""
+    def _admin(self) -> tuple[Any, Any]:
+        """Return the module for what is no message, and a client of it."""
         admin = optional_module("confluent_kafka.admin", "Kafka", extra="kafka")
-        client = admin.AdminClient(self._of_connections(), logger=Details())
+        return admin, admin.AdminClient(self._of_connections(), logger=Details())
+
+    def _create(
+        self,
+        topic: str,
+        partition: int,
+        creation: TopicCreation,
+        *,
+        only_asks: bool = False,
+    ) -> bool:
+        """Create a topic, or ask only whether that would succeed; false: it exists.
+
+        Raises BrokerUnavailableError.
+        """
+        admin, client = self._admin()
         new = admin.NewTopic(
             topic,
             num_partitions=max(creation.partitions_of(topic), partition + 1),
@@ -286,25 +301,32 @@ class KafkaProducer:
             config=creation.settings_of(topic),
         )
         try:
-            made = client.create_topics([new], operation_timeout=OPEN_S)[topic]
-            made.result(OPEN_S)
+            client.create_topics(
+                [new], operation_timeout=OPEN_S, validate_only=only_asks
+            )[topic].result(OPEN_S)
         except ValueError as error:
             raise BrokerUnavailableError(
                 f"topic {topic} cannot be created: {error}"
             ) from None
         except self._kafka.KafkaException as error:
-            code = error.args[0].code()
-            if code == self._kafka.KafkaError.TOPIC_ALREADY_EXISTS:
-                return
+            codes, code = self._kafka.KafkaError, error.args[0].code()
+            if code == codes.TOPIC_ALREADY_EXISTS:
+                return False
+            denied = (
+                codes.TOPIC_AUTHORIZATION_FAILED, codes.CLUSTER_AUTHORIZATION_FAILED
+            )  # fmt: skip
+            remedy = _NO_CREATION if code in denied else ""
             raise BrokerUnavailableError(
-                f"topic {topic} cannot be created: {_text_of(error)}"
+                f"topic {topic} cannot be created: {_text_of(error)}{remedy}"
             ) from None
         except TimeoutError:
             raise BrokerUnavailableError(
                 f"topic {topic} cannot be created: Kafka at {self.servers} does not"
                 f" answer: {self.last_error}"
             ) from None
-        logger.info("created topic %s at %s", topic, self.servers)
+        if not only_asks:
+            logger.info("created topic %s at %s", topic, self.servers)
+        return True
 
     def topics(self) -> dict[str, int]:
         """Return all topics that the account may see, with their partitions.
@@ -317,22 +339,22 @@ class KafkaProducer:
             raise self._unavailable(error) from None
         return {name: len(each.partitions) for name, each in found.items()}
 
-    def unwritable(self, topics: Iterable[str]) -> set[str]:
-        """Return those of existing topics that the account may not write to.
+    def denied(self, topics: Iterable[str], *wanted: str) -> dict[str, list[str]]:
+        """Return what the account may not do with existing topics, by their names.
 
-        Brokers before 2.3 do not report it. Raises BrokerUnavailableError.
+        `wanted` are operations such as "Write". Brokers before 2.3 do not report them.
+        Raises BrokerUnavailableError.
         """
         names = list(topics)
         if not names:
-            return set()
-        admin = optional_module("confluent_kafka.admin", "Kafka", extra="kafka")
-        client = admin.AdminClient(self._of_connections(), logger=Details())
+            return {}
+        admin, client = self._admin()
         answers = client.describe_topics(
             self._kafka.TopicCollection(names),
             request_timeout=OPEN_S,
             include_authorized_operations=True,
         )
-        found = set()
+        found = {}
         for name, answer in answers.items():
             try:
                 allowed = answer.result(OPEN_S).authorized_operations
@@ -344,8 +366,13 @@ class KafkaProducer:
                 raise BrokerUnavailableError(
                     f"topic {name}: Kafka at {self.servers} does not answer"
                 ) from None
-            if allowed and admin.AclOperation.WRITE not in allowed:
-                found.add(name)
+            missing = [
+                each
+                for each in wanted
+                if allowed and admin.AclOperation[each.upper()] not in allowed
+            ]
+            if missing:
+                found[name] = missing
         return found
 
     def _unavailable(self, error: Exception) -> BrokerUnavailableError:

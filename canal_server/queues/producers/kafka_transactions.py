@@ -33,7 +33,10 @@ READ_S: Final = 30.0  # for the topic of the position
 TIMEOUT_MS: Final = 600_000  # of a transaction; brokers allow 900,000 by default
 _POLL_S: Final = 0.5
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
-_TIMEOUT_KEY: Final = "transaction.timeout.ms"
+TIMEOUT_KEY: Final = "transaction.timeout.ms"
+NOT_ALLOWED: Final = (
+    "the account may not use it: allow Write and Describe on the transactional id"
+)
 _SETTINGS: Final = {  # of the topic; small files are compacted soon
     "cleanup.policy": "compact",
     "segment.bytes": "16777216",
@@ -47,6 +50,11 @@ def position_topic(prefix: str, destination: str) -> str:
         return f"{prefix}.{destination}"
     digest = hashlib.sha256(destination.encode()).hexdigest()
     return f"{prefix}.{digest[:32]}"
+
+
+def creation_of_position(replicas: int) -> TopicCreation:
+    """Return how the topic of a position is created."""
+    return TopicCreation(lambda _: 1, replicas, _SETTINGS)
 
 
 class TransactionalKafkaProducer(KafkaProducer):
@@ -66,13 +74,13 @@ class TransactionalKafkaProducer(KafkaProducer):
         creation: TopicCreation | None = None,
         replicas: int = -1,
     ) -> None:
-        timeout_ms = settings.get(_TIMEOUT_KEY, str(TIMEOUT_MS))
+        timeout_ms = settings.get(TIMEOUT_KEY, str(TIMEOUT_MS))
         self.topic = topic
         self._replicas = replicas
         self._is_opened = False  # transactions of the present producer are possible
         self._is_begun = False
         super().__init__(
-            {**settings, _TIMEOUT_KEY: timeout_ms},
+            {**settings, TIMEOUT_KEY: timeout_ms},
             purpose=purpose,
             creation=creation,
             # What is given up ends the transaction, and is sent in the next one.
@@ -102,8 +110,7 @@ class TransactionalKafkaProducer(KafkaProducer):
         """
         if self.topic not in self.topics():
             # It is read nevertheless: perhaps the broker has only just started.
-            creation = TopicCreation(lambda _: 1, self._replicas, _SETTINGS)
-            self._create(self.topic, 0, creation)
+            self._create(self.topic, 0, creation_of_position(self._replicas))
         consumer = self._kafka.Consumer(
             {
                 **self._of_connections(),
@@ -225,19 +232,16 @@ class TransactionalKafkaProducer(KafkaProducer):
         if cause.code() in (codes._FENCED, codes.PRODUCER_FENCED):  # noqa: SLF001
             text = (
                 "another producer uses it, or a transaction took longer than"
-                f" kafka.{_TIMEOUT_KEY}, {self._config[_TIMEOUT_KEY]} ms: unless that"
+                f" kafka.{TIMEOUT_KEY}, {self._config[TIMEOUT_KEY]} ms: unless that"
                 " is this destination on another server, raise that, or set another"
                 " canal.mq.positionTopic for one of them"
             )
         elif cause.code() == codes.INVALID_TRANSACTION_TIMEOUT:
             text = (
-                f"the brokers allow no kafka.{_TIMEOUT_KEY} of"
-                f" {self._config[_TIMEOUT_KEY]}: lower it, or raise"
+                f"the brokers allow no kafka.{TIMEOUT_KEY} of"
+                f" {self._config[TIMEOUT_KEY]}: lower it, or raise"
                 " transaction.max.timeout.ms there"
             )
         elif cause.code() == codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-            text = (
-                "the account may not use it: allow Write and Describe on the"
-                " transactional id"
-            )
+            text = NOT_ALLOWED
         return BrokerUnavailableError(f"transactions of {self.topic} {what}: {text}")

@@ -259,17 +259,20 @@ class QueueWorker:
         if not self._window:
             self._progress_s = time.monotonic()
         self._window.append(OnWay(fetched.batch_id, sending))
-        for message in messages:
-            self._send_or_note(producer, message, sending)
+        self._send_all(producer, messages, sending)
         sending.is_complete = True
 
-    def _send_or_note(
-        self, producer: Producer, message: Message, sending: Sending
+    def _send_all(
+        self, producer: Producer, messages: Sequence[Message], sending: Sending
     ) -> None:
-        try:
-            self._send(producer, message, sending)
-        except MessageRefusedError as error:
-            self._send_note(producer, message, sending, error)
+        """Hand messages over, or the notes of what is too large."""
+        for message in messages:
+            try:
+                # Here, not in `_send`: there may be many small ones.
+                if not producer.try_send(message, sending):
+                    self._send(producer, message, sending)
+            except MessageRefusedError as error:
+                self._send_note(producer, message, sending, error)
 
     def _prepare(self, producer: Producer, messages: Sequence[Message]) -> None:
         producer.prepare(messages)  # which may take a while

@@ -43,7 +43,7 @@ from canal_server.queues.producers.queue_producer import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from canal_server.delivery.queue_worker import WorkerLimits
     from canal_server.model.positions import LogPosition
@@ -114,7 +114,7 @@ class TransactionWorker(QueueWorker):
         self._has_freed = False
         self._sent = 0  # messages since the last commit
         # By sending: the number of its first message, and the messages; for notes.
-        self._sendings: dict[int, tuple[int, list[Message]]] = {}
+        self._sendings: dict[int, tuple[int, Sequence[Message]]] = {}
         self._position: LogPosition | None = None  # of its end
         self._cursor: LogPosition | None = None  # at its begin
 
@@ -226,18 +226,21 @@ class TransactionWorker(QueueWorker):
             self._held.entries >= self._room.entries
         )
 
-    def _send_or_note(
-        self, producer: Producer, message: Message, sending: Sending
+    def _send_all(
+        self, producer: Producer, messages: Sequence[Message], sending: Sending
     ) -> None:
-        number = self._sent
-        self._sent += 1
-        if (error := self._refused.get(number)) is not None:
-            self._send_note(producer, message, sending, error)
-            return
+        first = self._sent
+        self._sent += len(messages)
         if self._limits.too_large_topic:
-            _, sent = self._sendings.setdefault(id(sending), (number, []))
-            sent.append(message)
-        super()._send_or_note(producer, message, sending)
+            self._sendings[id(sending)] = first, messages
+        if not self._refused:
+            super()._send_all(producer, messages, sending)
+            return
+        for number, message in enumerate(messages, first):
+            if (error := self._refused.get(number)) is not None:
+                self._send_note(producer, message, sending, error)
+            else:
+                super()._send_all(producer, [message], sending)
 
     # --- commits ----------------------------------------------------------------------
 
@@ -258,10 +261,15 @@ class TransactionWorker(QueueWorker):
         """Fail the transaction, in whose next try a note is sent, if that is set."""
         first, sent = self._sendings.get(id(sending), (0, []))
         for message, error in sending.refused:
-            at = next((n for n, each in enumerate(sent) if each is message), None)
+            numbers = (
+                number
+                for number, each in enumerate(sent, first)
+                if each[:4] == message[:4] and number not in self._refused
+            )
+            at = next(numbers, None)
             if at is None or len(self._refused) >= REFUSED_MAX:
                 raise error  # no note may take its place, or it is one
-            self._refused[first + at] = error
+            self._refused[at] = error
         raise BrokerUnavailableError(f"{error}; the transaction is sent again")
 
     def _free_parts(self) -> None:

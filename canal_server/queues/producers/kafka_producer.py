@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import ConfigError
 from canal_server.queues.producers.queue_producer import (
+    KEYED,
     BrokerUnavailableError,
     MessageRefusedError,
     headers_of,
@@ -30,13 +31,16 @@ CREATED_S: Final = 3.0  # until a topic is there that brokers create
 _POLL_S: Final = 0.05
 _CLEANUP: Final = "cleanup.policy"
 _OF_MESSAGES: Final = (
-    "batch.size", "compression.level", "compression.type", "linger.ms",
+    "batch.size", "compression.level", "compression.type", "linger.ms", "max.in.flight",
     "queue.buffering.max.kbytes", "transaction.timeout.ms", "transactional.id",
 )  # fmt: skip
 _OURS: Final = {
     "linger.ms": "5",
     "compression.type": "lz4",
     "message.max.bytes": "1048576",  # as of the Java client
+    # A request has messages of one partition. What waits for an answer grows into
+    # larger ones: with more of them on their way, brokers are busy with small ones.
+    "max.in.flight": "2",
 }
 # The broker's limit is one of batches, so a batch of small messages may be too large.
 _ONE_BY_ONE: Final = {"batch.num.messages": "1"}
@@ -108,6 +112,8 @@ class KafkaProducer:
         self.confirmed = 0
         self._counts: dict[str, int] = {}  # partitions of topics that are there
         self._on_way = 0
+        self._sending: Sending | None = None  # the last one, with what notes answers
+        self._report: Callable[[Any, Any], None] | None = None
         self._is_single = False  # a message is a batch, for the present producer
         self._wants_single = False  # and for the next one
         self._is_spent = False  # the producer must be replaced
@@ -131,37 +137,27 @@ class KafkaProducer:
         Raises BrokerUnavailableError when one is missing, or has too few partitions.
         """
         counts = self._counts
-        for topic, partition, *_ in messages:
-            if partition >= counts.get(topic, 0):
-                self._find(topic, partition)
+        for message in messages:
+            if message[1] >= counts.get(message[0], 0):
+                self._find(message[0], message[1])
 
     def try_send(self, message: Message, sending: Sending) -> bool:
         """Hand a message to librdkafka; false: its queue is full.
 
         Raises MessageRefusedError, BrokerUnavailableError.
         """
+        if sending is not self._sending:
+            self._sending, self._report = sending, self._report_to(sending)
+        produce, report = self._producer.produce, self._report
         topic, partition, value = message[:3]
-        size = size_of(message)
-
-        def on_delivery(error: Any, _: object) -> None:
-            self._on_way -= 1
-            if error is None:
-                self.last_error = ""
-                self.confirmed += 1
-                sending.answered(message, None)
-            else:
-                failure = self._failure(error, topic, size, is_answer=True)
-                sending.answered(message, failure)
-
+        key, headers = key_of(message), headers_of(message)
+        sending.is_keyed = len(message) == KEYED
+        size = len(value or b"") + len(key or b"")
         try:
-            self._producer.produce(
-                topic,
-                value,
-                key_of(message),
-                partition=partition,
-                on_delivery=on_delivery,
-                headers=headers_of(message) or [],
-            )
+            if headers:
+                produce(topic, value, key, partition, report, headers=headers)
+            else:
+                produce(topic, value, key, partition, report)
         except BufferError:
             if self._on_way == 0:  # it will never be accepted
                 raise MessageRefusedError(
@@ -173,6 +169,29 @@ class KafkaProducer:
         self._on_way += 1
         sending.note(topic, size)
         return True
+
+    def _report_to(self, sending: Sending) -> Callable[[Any, Any], None]:
+        """Return what notes the answers to the messages of a sending.
+
+        It holds no message: what is on its way would be in memory twice.
+        """
+
+        def on_delivery(error: Any, answered: Any) -> None:
+            self._on_way -= 1
+            if error is None:
+                self.last_error = ""
+                self.confirmed += 1
+                sending.pending -= 1
+                return
+            message = (
+                answered.topic(), answered.partition(), answered.value(),
+                answered.key(), None,
+            )  # fmt: skip
+            size = size_of(message)
+            failure = self._failure(error, message[0], size, is_answer=True)
+            sending.answered(message if sending.is_keyed else message[:3], failure)
+
+        return on_delivery
 
     def poll(self, timeout_s: float) -> None:
         """Note what was confirmed, waiting for the first confirmation."""

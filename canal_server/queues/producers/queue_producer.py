@@ -65,15 +65,17 @@ class Sending:
     """Messages that are on their way, those of a batch for example.
 
     `failure` is the first error; it may come before the others are answered. Messages
-    that are refused for good are in `refused` instead.
+    that are refused for good are in `refused` instead, perhaps without their headers.
     """
 
     __slots__ = (
-        "failure", "is_complete", "pending", "refused", "sent_bytes", "topics",
+        "failure", "is_complete", "is_keyed", "pending", "refused", "sent_bytes",
+        "topics",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.is_complete = False  # whether all were handed to the producer
+        self.is_keyed = False  # whether the messages are of KeyedMessage
         self.pending = 0  # messages that the broker has not answered
         self.sent_bytes = 0
         self.topics: dict[str, list[int]] = {}  # messages and bytes, by topic

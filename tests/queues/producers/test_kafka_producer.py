@@ -66,10 +66,17 @@ def test_a_topic_for_smaller_batches(kafka: Kafka, rng: random.Random) -> None:
     ((refused, error),) = send(producer, [large]).refused
     assert refused == large
     assert isinstance(error, MessageRefusedError)
+    # With a key, it is known as well, among others that are accepted.
+    keyed: Message = (TOPIC, 0, large[2], b"key", [("header", b"1")])
+    small: Message = (TOPIC, 0, b"small", b"key", None)
+    ((refused, error),) = send(producer, [small, keyed, small]).refused
+    assert refused[:4] == keyed[:4]
+    assert error.size == len(large[2]) + len(b"key")
     assert send(producer, messages[:3]).is_confirmed
     producer.close(1.0)
-    tail = kafka.messages(TOPIC, 403)[0][-403:]
-    assert tail == [value for _, _, value in (*messages, *messages[:3])]
+    tail = kafka.messages(TOPIC, 405)[0][-405:]
+    expected = [*messages, small, small, *messages[:3]]
+    assert tail == [each[2] for each in expected]
 
 
 def test_the_size_of_java(kafka: Kafka, rng: random.Random) -> None:

@@ -13,6 +13,7 @@ import pytest
 from fix_interop import SWITCH, need, run
 from servers import free_port
 from support_paths import TESTS
+from tcp_proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,9 +29,20 @@ CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 class Kafka:
     """A broker that can be killed and started again; topics are made when asked for."""
 
-    def __init__(self, java: str, jars: str, folder: Path, *more: str) -> None:
-        """Make the folder of a broker; `more` are lines of its settings."""
+    def __init__(
+        self, java: str, jars: str, folder: Path, *more: str, linked: bool = False
+    ) -> None:
+        """Make the folder of a broker; `more` are lines of its settings.
+
+        `linked`: there is a proxy, `link`, for what is to come through that.
+        """
         self.port, controller = free_port(), free_port()
+        behind = free_port()
+        self.link = Proxy("127.0.0.1", behind) if linked else None
+        listeners = advertised = f"PLAINTEXT://127.0.0.1:{self.port}"
+        if self.link is not None:
+            listeners += f",LINK://127.0.0.1:{behind}"
+            advertised += f",LINK://127.0.0.1:{self.link.port}"
         self._java = (java, *JVM, "-classpath", jars)
         self._folder = folder
         self._settings = folder / "server.properties"
@@ -38,11 +50,12 @@ class Kafka:
             "process.roles=broker,controller\n"
             "node.id=1\n"
             f"controller.quorum.voters=1@127.0.0.1:{controller}\n"
-            f"listeners=PLAINTEXT://127.0.0.1:{self.port},"
-            f"CONTROLLER://127.0.0.1:{controller}\n"
+            f"listeners={listeners},CONTROLLER://127.0.0.1:{controller}\n"
+            f"advertised.listeners={advertised}\n"
             "controller.listener.names=CONTROLLER\n"
             "inter.broker.listener.name=PLAINTEXT\n"
-            "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\n"
+            "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,"
+            "LINK:PLAINTEXT\n"
             f"log.dirs={folder / 'data'}\n"
             "num.partitions=4\n"
             "offsets.topic.replication.factor=1\n"
@@ -202,16 +215,18 @@ def make_kafka(
 ) -> Iterator[Callable[..., Kafka]]:
     """Give a function that starts a broker, which is ended after the test.
 
-    Its arguments are lines of more settings.
+    Its arguments are lines of more settings; with `linked`, it has a proxy.
     """
     made: list[Kafka] = []
 
-    def make(*more: str) -> Kafka:
+    def make(*more: str, linked: bool = False) -> Kafka:
         folder = tmp_path / f"kafka{len(made)}"
         folder.mkdir()
-        made.append(Kafka(*kafka_jars, folder, *more))
+        made.append(Kafka(*kafka_jars, folder, *more, linked=linked))
         return made[-1].start()
 
     yield make
     for each in made:
+        if each.link is not None:
+            each.link.close()
         each.kill()

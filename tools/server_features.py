@@ -31,7 +31,7 @@ SINCE: Final[dict[str, tuple[Version, Version]]] = {
     "TLS 1.3": ((8, 0, 16), (10, 4, 6)),
     "sql_generate_invisible_primary_key": ((8, 0, 30), NEVER),
 }
-# The same of what only the tools ask for.
+# The same of what only tools and tests ask for.
 STATEMENTS: Final[dict[str, tuple[Version, Version]]] = {
     "RESET BINARY LOGS AND GTIDS": ((8, 2, 0), NEVER),
     "START REPLICA": ((8, 0, 22), (10, 5, 1)),
@@ -41,6 +41,8 @@ STATEMENTS: Final[dict[str, tuple[Version, Version]]] = {
     "WAIT_FOR_EXECUTED_GTID_SET": ((5, 7, 5), NEVER),
     "general tablespaces": ((8, 0, 0), NEVER),
     "full_collation_name": (NEVER, (10, 10, 1)),
+    "EXCHANGE PARTITION … WITHOUT VALIDATION": ((5, 7, 5), (11, 4, 1)),
+    "CONVERT TABLE … TO PARTITION": (NEVER, (10, 7, 1)),
 }
 
 

@@ -235,13 +235,9 @@ def test_partitions(mirror: Any) -> None:
     )
     mirror.start()
 
-    def are_known() -> bool:
-        partitions = mirror.state("visits").get("partitions") or ["", "", []]
-        return bool(partitions[2]) and all(values for _, values in partitions[2])
-
     def touched() -> bool:
         run(mirror, "UPDATE visits SET n = n + 1 WHERE id = 500")  # ends a batch
-        return are_known()
+        return bool(mirror.knows_partitions("visits"))
 
     mirror.wait_for(touched, "the partitions")
     run(

@@ -204,8 +204,24 @@ class MirrorProcess:
 
     def state(self, table: str) -> dict[str, Any]:
         """Return what the mirror keeps about a table; empty when it does not yet."""
-        found = list((self.path / "_mirror" / NAME).rglob(f"*{table}.json"))
-        return dict(json.loads(found[0].read_text())) if found else {}
+        from canal_server.mirror.settings import table_values  # noqa: PLC0415  # pyarrow
+        from canal_server.mirror.state.state import file_of  # noqa: PLC0415
+
+        # No pattern: the mirror has files of its own, whose names may end like a table.
+        name = file_of(table_values.TableName(self.pipeline.schema, table))
+        try:
+            text = (self.path / "_mirror" / NAME / "tables" / name).read_text()
+        except FileNotFoundError:
+            return {}
+        return dict(json.loads(text))
+
+    def knows_partitions(self, table: str) -> bool:
+        """Check whether the mirror knows which rows are in each partition of a table.
+
+        It does so from a batch on that comes after it has asked the source.
+        """
+        _, _, parts = self.state(table).get("partitions") or ("", "", [])
+        return bool(parts) and all(values for _, values in parts)
 
     def phase_of(self, table: str) -> tuple[str, str]:
         """Return a table's phase, and the text beside it."""

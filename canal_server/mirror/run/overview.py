@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.state.verify_results import VerifyResult
 
 _PENDING: Final = (Phase.WAITING, Phase.COPYING, Phase.CATCHING_UP)
+SILENT_S: Final = 60.0  # a status is stored every few seconds
 HEADINGS: Final = ("table", "phase", "copied", "target", "since")
 
 
@@ -160,10 +161,11 @@ def as_text(found: Overview) -> Iterator[str]:
     yield _first_line(found, now_ms)
     if found.status is not None:
         status = found.status
-        if found.runs_on is None:
+        is_silent = now_ms - status.updated_at_ms > SILENT_S * 1000
+        if found.runs_on is None or is_silent:
             status = replace(
                 status, caught_up=False
-            )  # it was so when the process ended
+            )  # it was so when the status was stored
         yield _stream_line(status, now_ms)
         if found.runs_on is None and found.status.message:
             yield f"ended: {found.status.message}"
@@ -171,6 +173,11 @@ def as_text(found: Overview) -> Iterator[str]:
             yield _failing_line(found.status, now_ms)
         if found.runs_on is not None and found.status.spark:
             yield found.status.spark
+        if found.runs_on is not None and is_silent:
+            yield (
+                f"it has stored nothing for {_ago(now_ms, status.updated_at_ms)}: if "
+                "the lake is full or cannot be written, its log says why"
+            )
     yield ""
     yield from aligned([HEADINGS, *(_row(each, now_ms) for each in found.tables)])
     for each in found.tables:

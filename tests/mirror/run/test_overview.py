@@ -137,6 +137,26 @@ def test_a_stream_that_rests(tmp_path) -> None:
     assert not report.is_caught_up
 
 
+def test_a_mirror_that_stores_nothing(tmp_path) -> None:
+    """A process that runs and cannot write is not shown as if all were well."""
+    settings = read(TEXT, str(tmp_path / "m.yml"), {})
+    folder = open_folder(settings.lake, settings.folder)
+    now_ms = round(time.time() * 1000)
+    last = Batch(now_ms, rows=5, journal="b.000001", position=4)
+    status = Status("shop", "here", 1, 0, now_ms, last=last, caught_up=True)
+    said = "it has stored nothing for 5 min: if the lake is full or cannot be written"
+    with Lease(folder):
+        write_status(folder, status)
+        text = "\n".join(as_text(overview(settings)))
+        assert "stream: caught up" in text
+        assert said not in text
+        write_status(folder, replace(status, updated_at_ms=now_ms - 300_000))
+        text = "\n".join(as_text(overview(settings)))
+        assert said in text
+        assert "caught up" not in text
+    assert said not in "\n".join(as_text(overview(settings)))  # it does not run
+
+
 def test_spark_that_gives_no_executor(tmp_path) -> None:
     """What keeps a mirror waiting is in its status while it runs."""
     settings = read(TEXT, str(tmp_path / "m.yml"), {})

@@ -257,7 +257,7 @@ def test_rows_that_move_with_partitions(shop, flavour, options) -> None:
 
         def knows_partitions() -> bool:
             mirror.sql("UPDATE p SET a = REVERSE(a) WHERE id = 12")  # ends a batch
-            return mirror.knows_partitions("p")
+            return bool(mirror.knows_partitions("p"))
 
         mirror.wait_for(knows_partitions, "the partitions")
         copies = mirror.state("p")["copies"]

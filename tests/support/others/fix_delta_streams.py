@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fix_interop import need, run
+from spark_connectors import spark_program, without_own_spark
 from support_paths import TESTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 HERE = TESTS / "interop" / "delta"
 SPARK = "pyspark==4.2.1"  # that Delta's connector in the pom is made for
-CACHE = Path.home() / ".cache" / "canal-server" / SPARK.replace("==", "-")
 BEFORE = ("delete", "update_preimage")
 
 
@@ -79,26 +77,15 @@ def is_old(change: Mapping[str, Any]) -> bool:
 @pytest.fixture(scope="module")
 def delta_streams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeltaStreams]:
     """Give the program, in an environment of its own."""
-    maven = need("mvn")
-    need("java")
     folder = tmp_path_factory.mktemp("delta")
-    fetched = run(
-        *(maven, "--batch-mode", "--quiet", "--file", str(HERE / "pom.xml")),
-        *("dependency:build-classpath", f"-Dmdep.outputFile={folder / 'jars'}"),
-        "-Dmdep.pathSeparator=,",
-    )
-    if fetched.returncode:
-        pytest.skip(f"Delta's connector cannot be had: {fetched.stdout[:200]}")
-    python = CACHE / "bin" / "python"
-    if not python.exists() or run(str(python), "-c", "import pyspark").returncode:
-        run(sys.executable, "-m", "venv", str(CACHE))
-        installed = run(str(python), "-m", "pip", "install", "--quiet", SPARK)
-        if installed.returncode:
-            pytest.skip(f"{SPARK} cannot be had: {installed.stderr[:200]}")
-    jars = (folder / "jars").read_text()
-    program = [str(python), str(HERE / "delta_streams.py"), str(folder), jars]
+    program = HERE / "delta_streams.py"
+    command = spark_program(program, HERE / "pom.xml", SPARK, folder)
     with subprocess.Popen(
-        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=without_own_spark(),
     ) as popen:
         yield DeltaStreams(popen, folder)
         popen.kill()

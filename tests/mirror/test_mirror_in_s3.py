@@ -1,0 +1,118 @@
+"""A whole mirror whose lake is in an S3 store: mirror, store and server are killed.
+
+In the end `mirror verify` finds each row of the source once.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fix_interop import SWITCH
+from fix_mirror_process import PATIENCE_S
+from fix_random import longer
+from fix_s3 import BUCKET
+from mirror_scene import MirrorScene
+from mirror_writes import MirrorLoad
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from fix_mirror_process import MirrorProcess
+    from fix_s3 import S3Process
+
+    OwnS3 = Callable[[Path], S3Process]
+    MakeMirror = Callable[..., MirrorProcess]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.timeout(0),
+    pytest.mark.skipif(SWITCH not in os.environ, reason=f"{SWITCH}=1 runs it"),
+]
+
+SCHEMA = "shop"
+NAME = "lake-of-the-mirror"
+# Of a request, so that a store that does not answer is noticed at once.
+FAST = {"max_retries": "1", "retry_timeout": "4s", "timeout": "4s"}
+KILLS = ("mirror", "server", "jvm")
+REFUSED = "this mirror is already running"
+
+
+def in_store(
+    mirror: MirrorProcess, server: S3Process, objects: Path, folder: Path
+) -> None:
+    """Let a mirror write into a bucket; its objects are files, which tests read."""
+    store = server.store.lake(NAME, **FAST)
+    mirror.settings["lake"] = {
+        "path": store.path,
+        "storage_options": dict(store.storage_options),
+    }
+    mirror.settings["checkpoint"] = str(folder / "checkpoint")
+    mirror.path = objects / BUCKET / NAME
+
+
+def _has_written(load: MirrorLoad, commits: int) -> bool:
+    return load.commits >= commits
+
+
+def start(mirror: MirrorProcess) -> None:
+    """Start a mirror as a supervisor does: again, while the old lease lasts."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    while True:
+        mirror.start(wait=False)
+        process = mirror.process
+        assert process is not None
+        text = f"{REFUSED}|follows the stream|nothing to do"
+        if REFUSED not in process.wait_for_log(text, PATIENCE_S):
+            return
+        process.wait(PATIENCE_S)
+        mirror.process = None
+        assert time.monotonic() < give_up_at, "the lease does not expire"
+
+
+@pytest.fixture
+def shop(own_server: Any, make_mirror: MakeMirror) -> MirrorProcess:
+    """Give a mirror of a source of its own, which was not started."""
+    source = own_server("mysql", ())
+    source.execute(f"CREATE DATABASE {SCHEMA} CHARACTER SET utf8mb4")
+    return make_mirror(source, SCHEMA)
+
+
+def test_killed(shop: Any, own_s3: OwnS3, rng: random.Random, tmp_path: Path) -> None:
+    """The mirror and the store, at random moments, while tables of all types change."""
+    objects = tmp_path / "objects"
+    server, mirror = own_s3(objects), shop
+    in_store(mirror, server, objects, tmp_path)
+    mirror.settings["copy"] = {"chunk_rows": 100}
+    mirror.settings["stream"] |= {"max_rows": 500, "min_partition_rows": 50}
+    load = MirrorLoad(mirror.source, SCHEMA, rng, statements=0.005)
+    load.write(100)
+    scene = MirrorScene(mirror, load, rng)
+    with load:
+        for what in (
+            "store",
+            "both",
+            *(rng.choice(KILLS) for _ in range(longer(1) - 1)),
+        ):
+            if mirror.process is None:
+                start(mirror)
+            enough = partial(_has_written, load, load.commits + rng.randrange(20, 200))
+            mirror.wait_for(enough, "writing")
+            print(f"{time.strftime('%X')} {load.commits} transactions: {what}")
+            if what in KILLS:
+                scene.round(what)
+                continue
+            server.kill()
+            if what == "both":
+                mirror.kill()
+            server.start()
+    if mirror.process is None:
+        start(mirror)
+    scene.verify(scene.settle())
+    mirror.stop()

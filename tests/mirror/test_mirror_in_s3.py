@@ -68,7 +68,7 @@ def start(mirror: MirrorProcess) -> None:
         mirror.start(wait=False)
         process = mirror.process
         assert process is not None
-        text = f"{REFUSED}|follows the stream|nothing to do"
+        text = f"{REFUSED}|follow(s|ing) the stream|nothing to do"
         if REFUSED not in process.wait_for_log(text, PATIENCE_S):
             return
         process.wait(PATIENCE_S)

@@ -181,8 +181,8 @@ def _watch(sock: socket.socket, timeout_s: float) -> None:
 class BulkReads:
     """Has a socket that receives much at once report it in large pieces.
 
-    Each piece costs a wake-up, and what the stages behind do once for a chunk, so many
-    small ones slow down a reader that lags. Below BULK_BYTES in BULK_WINDOW_S each
+    Each piece costs a wake-up, and what later stages do once for a chunk, so many small
+    ones slow down a reader that lags. Below BULK_BYTES in BULK_WINDOW_S each
     byte is reported at once. For one thread.
     """
 

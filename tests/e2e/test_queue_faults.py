@@ -133,7 +133,7 @@ def test_faults_at_random(  # noqa: PLR0917  # fixtures
     if mode == "exactly once":
         assert ids == list(range(1, written + 2))
     assert set(ids) == set(range(1, written + 2))
-    # What comes again does so from some place on, and nothing is left out.
+    # What comes again does so from some message on, and nothing is left out.
     assert all(after <= before + 1 for before, after in itertools.pairwise(ids))
     pipeline.wait_for_status(lambda status: status["delivery"]["in_flight"] == 0)
     pipeline.stop()

@@ -29,7 +29,7 @@ def knows_partitions(mirror: MirrorProcess) -> bool:
 def test_exchanged(mirror: Any) -> None:
     """Both tables get the rows of the other one, also after a kill, and nobody copies.
 
-    A table that breaks the partition's condition, which the server was told not to
+    A table that breaks the partition's condition, which the server was asked not to
     check, is copied, and so is the partitioned one.
     """
     run(

@@ -238,7 +238,7 @@ def test_bulk_reads() -> None:
 
 
 def test_bulk_reads_end_with_nothing_at_hand() -> None:
-    """Then the next byte is reported at once, and much has to arrive anew."""
+    """Then the next byte is reported at once, and much has to arrive again."""
     with socket.socket() as sock:
         bulk = BulkReads()
         bulk.note(sock, 1, 100.0)

@@ -1,4 +1,4 @@
-"""Asks Kafka for the rights that exactly once needs, and changes nothing there."""
+"""Asks Kafka for the rights that exactly once needs, and stores nothing there."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from canal_server.queues.producers.queue_producer import BrokerUnavailableError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_POLL_S: Final = 0.2
 ANSWER_S: Final = 15.0  # a new cluster prepares itself for its first transactions
 # Brokers look at the rights first, then at the timeout, and only then at who uses the
-# transactional id: one that none of them allows tells of the rights, while the server
-# that delivers is not disturbed.
+# transactional id: one that none of them allows shows the rights, while the server that
+# delivers is not disturbed.
 _REFUSED_MS: Final = str(2**31 - 1)
 _LIMIT: Final = "transaction.max.timeout.ms"
 
@@ -59,6 +60,7 @@ class TransactionRights(KafkaProducer):
             except self._kafka.KafkaException as error:
                 cause = error.args[0]
                 if cause.retriable() and time.monotonic() < give_up_at:
+                    self.poll(_POLL_S)  # some are reported at once
                     continue
                 if cause.code() == codes.INVALID_TRANSACTION_TIMEOUT:
                     return ""
@@ -92,7 +94,7 @@ class TransactionRights(KafkaProducer):
         ), True
 
     def _limit(self) -> str:
-        """Return the longest timeout of transactions; empty: it is not told."""
+        """Return the longest timeout of transactions; empty: it is not known."""
         admin, client = self._admin()
         try:
             brokers = self._producer.list_topics(timeout=OPEN_S).brokers

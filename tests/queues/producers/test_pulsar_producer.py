@@ -114,8 +114,8 @@ def test_partitions(shared_pulsar: Pulsar, rng: random.Random) -> None:
     assert most > 100
     assert producer.confirmed == len(messages)
     producer.close(1.0)
-    places = {f"parted-partition-{number}": ("parted", number) for number in range(3)}
-    for name, (topic, number) in (places | {"whole": ("whole", None)}).items():
+    parted = {f"parted-partition-{number}": ("parted", number) for number in range(3)}
+    for name, (topic, number) in (parted | {"whole": ("whole", None)}).items():
         expected = [
             each
             for each in messages
@@ -283,7 +283,7 @@ def test_abandoned_messages(make_pulsar: Callable[..., Pulsar]) -> None:
 
 
 def test_tokens(make_pulsar: Callable[..., Pulsar], tmp_path: Any) -> None:
-    """One that is wrong, or may not produce, is told apart; no token is shown."""
+    """One that is wrong, or may not produce, is reported as such; no token is shown."""
     key = tmp_path / "secret.key"
     key.write_bytes(KEY)
     admin, role = token_of("admin"), token_of("canal")

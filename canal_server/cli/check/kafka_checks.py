@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from canal_server.cli.check.queue_results import QUEUE, TOPICS, skipped_topics
 from canal_server.config.schema import MessageKeys, MessageLayout
 from canal_server.delivery.queue_delivery import routing_of
 from canal_server.delivery.queue_kinds import KafkaKind
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import DaemonConfig, InstanceConfig, QueueConfig
 
-QUEUE: Final = "message_queue"
-TOPICS: Final = "topics"
 EXACTLY_ONCE: Final = "exactly_once"
 
 
@@ -39,18 +38,15 @@ def check_kafka(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
     else:
         text = f"{queue.mode.value} at {producer.servers} answers"
         yield ok(QUEUE, f"{text}, {len(topics)} topics").of(server)
+    if topics is None:
+        yield from skipped_topics(config)
+        return
     for instance in config.instances:
-        if topics is None:
-            why = "the brokers do not answer, or cannot be asked"
-            yield skip(TOPICS, "topics and their partitions", why).of(
-                instance.destination
-            )
-        else:
-            for each in _check_topics(instance, queue, topics, unwritable):
+        for each in _check_topics(instance, queue, topics, unwritable):
+            yield each.of(instance.destination)
+        if queue.exactly_once:
+            for each in _check_transactions(instance.destination, queue):
                 yield each.of(instance.destination)
-            if queue.exactly_once:
-                for each in _check_transactions(instance.destination, queue):
-                    yield each.of(instance.destination)
 
 
 def _check_transactions(destination: str, queue: QueueConfig) -> Iterator[CheckResult]:

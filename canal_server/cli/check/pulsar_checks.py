@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from canal_server.cli.check.queue_results import QUEUE, TOPICS, skipped_topics
 from canal_server.delivery.queue_delivery import routing_of
 from canal_server.delivery.queue_kinds import PulsarKind
 from canal_server.errors import CanalError, ConfigError
-from canal_server.model.check_results import CheckResult, fail, ok, skip, warn
+from canal_server.model.check_results import CheckResult, fail, ok, warn
 from canal_server.queues.routing import Router
 
 if TYPE_CHECKING:
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import DaemonConfig, InstanceConfig, QueueConfig
     from canal_server.queues.producers.pulsar_producer import PulsarProducer
-
-QUEUE: Final = "message_queue"
-TOPICS: Final = "topics"
 
 
 def check_pulsar(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
@@ -30,11 +28,11 @@ def check_pulsar(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
         producer = PulsarKind(queue).producer(None)
     except ConfigError as error:
         yield from (fail(QUEUE, each).of(server) for each in error.problems)
-        yield from _skipped(config)
+        yield from skipped_topics(config)
         return
     except CanalError as error:
         yield fail(QUEUE, str(error)).of(server)
-        yield from _skipped(config)
+        yield from skipped_topics(config)
         return
     try:
         yield from _check(config, server, producer)
@@ -52,17 +50,11 @@ def _check(
             results = list(_check_topics(instance, queue, producer))
         except CanalError as error:
             yield fail(QUEUE, str(error)).of(server)
-            yield from _skipped(config)
+            yield from skipped_topics(config)
             return
         found.extend(each.of(instance.destination) for each in results)
     yield ok(QUEUE, f"{queue.mode.value} at {producer.servers} answers").of(server)
     yield from found
-
-
-def _skipped(config: DaemonConfig) -> Iterator[CheckResult]:
-    for instance in config.instances:
-        why = "the brokers do not answer, or cannot be asked"
-        yield skip(TOPICS, "topics and their partitions", why).of(instance.destination)
 
 
 def _check_topics(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from canal_server.cli.check.queue_results import QUEUE, TOPICS, skipped_topics
 from canal_server.delivery.queue_delivery import routing_of
 from canal_server.delivery.queue_kinds import purpose_of
 from canal_server.errors import CanalError, ConfigError
-from canal_server.model.check_results import CheckResult, fail, ok, skip, warn
+from canal_server.model.check_results import CheckResult, fail, ok, warn
 from canal_server.queues.producers.queue_producer import BrokerUnavailableError
 from canal_server.queues.producers.rabbit_probe import RabbitProbe
 from canal_server.queues.producers.rabbit_settings import rabbit_settings
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import DaemonConfig, InstanceConfig, QueueConfig
 
-QUEUE: Final = "message_queue"
-TOPICS: Final = "topics"
 ANSWER_S: Final = 10.0
 
 
@@ -35,17 +34,17 @@ def check_rabbit(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
         probe = RabbitProbe(settings, purpose=purpose_of(queue))
     except ConfigError as error:
         yield from (fail(QUEUE, each).of(server) for each in error.problems)
-        yield from _skipped(config)
+        yield from skipped_topics(config, "exchange and topics")
         return
     except CanalError as error:
         yield fail(QUEUE, str(error)).of(server)
-        yield from _skipped(config)
+        yield from skipped_topics(config, "exchange and topics")
         return
     try:
         probe.open(time.monotonic() + ANSWER_S)
     except BrokerUnavailableError as error:
         yield fail(QUEUE, str(error)).of(server)
-        yield from _skipped(config)
+        yield from skipped_topics(config, "exchange and topics")
     else:
         account = f"account {settings.username} may log in"
         where = f"{queue.mode.value} at {settings.servers} answers"
@@ -57,12 +56,6 @@ def check_rabbit(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
                 yield each.of(instance.destination)
     finally:
         probe.close()
-
-
-def _skipped(config: DaemonConfig) -> Iterator[CheckResult]:
-    for instance in config.instances:
-        why = "the broker does not answer, or cannot be asked"
-        yield skip(TOPICS, "exchange and topics", why).of(instance.destination)
 
 
 def _check_exchange(probe: RabbitProbe) -> CheckResult:

@@ -2,18 +2,18 @@
 
     python benchmarks/watch_cost.py [--runs N] [--quick]
 
-Client and loads are those of `run.py`, the loads eight times as long: a run takes some
-seconds, so that it contains as many scrapes a second as an hour would. Runs that are
-watched and runs that are not alternate; the median of the ratios of two neighbours
-counts. Who watches is a process of its own, as Prometheus and a browser are: it gets
-the metrics once a second, and what the open page asks for as often as the page does.
-Its own time is not the server's; on two cores it competes with it all the same.
+Client and loads are those of `run.py`, the loads eight times as long. While a load is
+drained, seconds that are watched and seconds that are not alternate, and each is
+compared with the two beside it, so that a machine whose speed changes changes both; the
+median of the ratios counts. Who watches is a process of its own, as Prometheus and a
+browser are: within a second it gets the metrics and what the open page asks for, which
+is more often than the page asks. Its own time is not the server's; on two cores it
+competes with it all the same.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import statistics
 import subprocess
@@ -21,10 +21,11 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from drain import DrainClient, drain
+from drain import BATCH_SIZE, WAIT_MS, DrainClient
 from loads import END_TABLE, LOADS, SERVER_OPTIONS, Range, Writer
 from process_times import seconds_of
 from server_process import DESTINATION, ServerProcess, free_port, require_package
@@ -35,27 +36,73 @@ from servers import PrivateServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import TracebackType
+    from typing import Self
 
 END = END_TABLE.encode()
-PAGE_S = 2.0  # between two requests of the page
-SCRAPE_S = 1.0
+SLICE_S = 1.0
 START_S = 10.0
 LOSS_MAX = 0.02
 LONGER = 8  # than the loads of run.py
 WATCHER = """
-import sys, time, urllib.request
-metrics, page = sys.argv[1:3]
-due = {metrics: [0.0, float(sys.argv[3])], page: [0.0, float(sys.argv[4])]}
-while True:
-    for url, when in due.items():
-        if when[0] <= time.monotonic():
-            when[0] = time.monotonic() + when[1]
-            try:
-                urllib.request.urlopen(url, timeout=5).read()
-            except OSError:
-                pass
-    time.sleep(max(min(when[0] for when in due.values()) - time.monotonic(), 0))
+import sys, urllib.request
+for line in sys.stdin:
+    for url in sys.argv[1:]:
+        urllib.request.urlopen(url, timeout=5).read()
+    print(flush=True)
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A second of a drained load: bytes received each second, seconds of processor."""
+
+    is_watched: bool
+    rate: float
+    cpu_per_byte: float
+
+
+class Watcher:
+    """A process that gets the ports' answers once whenever it is told to look."""
+
+    def __init__(self, metrics: int, page: int) -> None:
+        urls = [
+            f"http://127.0.0.1:{metrics}/metrics",
+            f"http://127.0.0.1:{page}/api/v1/destinations",
+        ]
+        for url in urls:
+            wait_for(url)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", WATCHER, *urls],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        self.look()
+        self.seen()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def look(self) -> None:
+        """Have it look, and do not wait for it."""
+        assert self._process.stdin
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def seen(self) -> None:
+        """Wait until it has seen what it was told to look at."""
+        assert self._process.stdout
+        assert self._process.stdout.readline(), "nobody watched"
 
 
 def wait_for(url: str) -> None:
@@ -72,46 +119,52 @@ def wait_for(url: str) -> None:
             time.sleep(0.05)
 
 
-@contextlib.contextmanager
-def watched(metrics: int, page: int) -> Iterator[None]:
-    """Have somebody watch the ports within the context."""
-    urls = [
-        f"http://127.0.0.1:{metrics}/metrics",
-        f"http://127.0.0.1:{page}/api/v1/destinations",
-    ]
-    for url in urls:
-        wait_for(url)
-    command = [sys.executable, "-c", WATCHER, *urls, str(SCRAPE_S), str(PAGE_S)]
-    process = subprocess.Popen(command)
-    try:
-        yield
-        assert process.poll() is None, "nobody watched"
-    finally:
-        process.kill()
-        process.wait()
-
-
-def throughput(
-    server: PrivateServer, load: Range, *, is_watched: bool
-) -> tuple[float, float]:
-    """Return the rows per second of a drained load, and the server's seconds."""
+def slices(
+    server: PrivateServer, load: Range, *, watched_first: bool
+) -> Iterator[Slice]:
+    """Drain a load; yield its whole seconds but the first, each second one watched."""
     metrics, page = free_port(), free_port()
     main = {"canal.metrics.pull.port": str(metrics), "canal.http.port": str(page)}
     with (
         ServerProcess(server, load, main=main) as ours,
         DrainClient(ours.address, DESTINATION, alive=ours.alive) as drainer,
-        watched(metrics, page) if is_watched else contextlib.nullcontext(),
+        Watcher(metrics, page) as watcher,
     ):
-        before = seconds_of(ours.pid)
         drainer.subscribe()
-        run = drain(drainer, END)
-        return load.rows / run.seconds, seconds_of(ours.pid) - before
+        is_watched, is_first, size = not watched_first, True, 0
+        began_at, before = time.monotonic(), seconds_of(ours.pid)
+        while (frame := drainer.get(BATCH_SIZE, WAIT_MS)) is None or (
+            END not in frame.tail
+        ):
+            if frame is not None:
+                drainer.ack(frame.batch_id)
+                size += frame.size
+            now = time.monotonic()
+            if now < began_at + SLICE_S or not size:
+                continue
+            used = seconds_of(ours.pid)
+            if is_watched and not is_first:
+                watcher.seen()
+            if not is_first:
+                yield Slice(is_watched, size / (now - began_at), (used - before) / size)
+            is_watched, is_first, size = not is_watched, False, 0
+            began_at, before = now, used
+            if is_watched:
+                watcher.look()
+
+
+def ratios(run: list[Slice]) -> Iterator[tuple[float, float]]:
+    """Yield a watched second's rate and processor time by those of one that is not."""
+    for earlier, each, later in zip(run, run[1:], run[2:], strict=False):
+        rate = 2 * each.rate / (earlier.rate + later.rate)
+        cpu = 2 * each.cpu_per_byte / (earlier.cpu_per_byte + later.cpu_per_byte)
+        yield (rate, cpu) if each.is_watched else (1 / rate, 1 / cpu)
 
 
 def main() -> int:
     """Measure and print; status 1 if it costs more than it may."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--runs", type=int, default=9, help="of each kind")
+    parser.add_argument("--runs", type=int, default=9, help="of each load")
     parser.add_argument("--quick", action="store_true", help="write short loads")
     args = parser.parse_args()
     print(f"canal_server: {require_package()}", file=sys.stderr)
@@ -123,26 +176,22 @@ def main() -> int:
         for short in LOADS[:2]:
             load = dataclasses.replace(short, rows=short.rows * LONGER)
             written = writer.write(load, quick=args.quick)
-            found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
-            for _ in range(args.runs):
-                for is_watched, runs in found.items():
-                    runs.append(throughput(server, written, is_watched=is_watched))
-            alone, seen = (
-                statistics.median(rate for rate, _ in runs) for runs in found.values()
-            )
-            seconds = [
-                statistics.median(each for _, each in runs) for runs in found.values()
+            found = [
+                each
+                for run in range(args.runs)
+                for each in ratios(
+                    list(slices(server, written, watched_first=run % 2 == 0))
+                )
             ]
-            loss = 1 - statistics.median(
-                by_watched / by_itself
-                for (by_itself, _), (by_watched, _) in zip(*found.values(), strict=True)
-            )
+            if not found:
+                print(f"{load.title}: no three whole seconds, nothing to compare")
+                continue
+            rate, cpu = (statistics.median(each) for each in zip(*found, strict=True))
             print(
-                f"{load.title}: {alone / 1000:,.0f} k rows/s alone,"
-                f" {seen / 1000:,.0f} watched, {-loss:+.1%};"
-                f" the server's processor {seconds[0]:.2f} and {seconds[1]:.2f} s"
+                f"{load.title}: watched {rate - 1:+.1%} rows a second, {cpu - 1:+.1%}"
+                f" of the server's processor a row ({len(found)} seconds compared)"
             )
-            costs_too_much |= loss > LOSS_MAX
+            costs_too_much |= rate < 1 - LOSS_MAX
     print(f"{'more' if costs_too_much else 'no more'} than {LOSS_MAX:.0%}")
     return int(costs_too_much)
 

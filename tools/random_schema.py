@@ -154,16 +154,19 @@ def random_table(
         for column in key:
             column.nullable = False
     if can("generated columns"):
-        columns += _generated(rng, columns)
+        kinds = ["STORED"]
+        if can("virtual columns in the binlog"):
+            kinds.insert(0, "VIRTUAL")
+        columns += _generated(rng, columns, kinds)
     return RandomTable(schema, f"t{number}", columns, key)
 
 
 def _generated(
-    rng: random.Random, columns: list[RandomColumn]
+    rng: random.Random, columns: list[RandomColumn], kinds: list[str]
 ) -> Iterator[RandomColumn]:
     for column in columns:
         if column.kind.definition.startswith(("int", "small")) and rng.random() < 0.3:
-            how = rng.choice(["VIRTUAL", "STORED"])
+            how = rng.choice(kinds)
             definition = f"bigint AS ({column.quoted} % 7) {how}"
             kind = Kind(definition, lambda _: NULL, "{c} + 0", generated=True)
             yield RandomColumn(f"of {column.name}", kind, nullable=True)

@@ -41,6 +41,8 @@ STATEMENTS: Final[dict[str, tuple[Version, Version]]] = {
     "WAIT_FOR_EXECUTED_GTID_SET": ((5, 7, 5), NEVER),
     "general tablespaces": ((8, 0, 0), NEVER),
     "full_collation_name": (NEVER, (10, 10, 1)),
+    # 10.2.11 has NULL instead, 10.4.20 has them; others could not be tried.
+    "virtual columns in the binlog": ((5, 7, 6), (10, 4, 0)),
     "EXCHANGE PARTITION … WITHOUT VALIDATION": ((5, 7, 5), (11, 4, 1)),
     "CONVERT TABLE … TO PARTITION": (NEVER, (10, 7, 1)),
 }

@@ -65,6 +65,15 @@ SOURCE_ERRORS: Final = (
     ),
     Note(
         error="SourceRefused",
+        fragments=("the server's TLS has no secure renegotiation",),
+        meaning="The server was built with a TLS library that does not protect"
+        " connections from RFC 5746's attack, as MariaDB's own binaries of 10.4 were"
+        " with WolfSSL.",
+        remedy="Use a build with OpenSSL, as those of distributions are. In a network"
+        " that you trust, set `canal.instance.master.sslMode = DISABLED`.",
+    ),
+    Note(
+        error="SourceRefused",
         fragments=(
             "the server requests the password encrypted with a key that it sends",
         ),

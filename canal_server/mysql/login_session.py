@@ -50,6 +50,7 @@ _OTHER_VERSION = (
     "UNSUPPORTED_PROTOCOL",
     "TLSV1_ALERT_PROTOCOL_VERSION",
 )
+_UNSAFE_RENEGOTIATION = "UNSAFE_LEGACY_RENEGOTIATION_DISABLED"
 
 
 class _BoundedConnection(_Connection):  # type: ignore[misc]
@@ -218,17 +219,8 @@ class Session:
     def _translated(self, error: pymysql.err.Error) -> SourceError:
         address = str(self._access.address)
         cause = getattr(error, "original_exception", None)
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return SourceRefused(
-                f"{address}: the server's certificate was rejected: "
-                f"{cause.verify_message}; check the CA file and sslMode"
-            )
-        if isinstance(cause, ssl.SSLError) and cause.reason in _OTHER_VERSION:
-            return SourceRefused(
-                f"{address}: there is no version of TLS that both sides allow; upgrade"
-                " a server that knows no TLS 1.2, or set sslMode = DISABLED where the"
-                " network is trusted"
-            )
+        if isinstance(cause, ssl.SSLError) and (problem := _tls_problem(cause)):
+            return SourceRefused(f"{address}: {problem}")
         errno = error.args[0] if error.args else 0
         if not isinstance(errno, int):
             # PyMySQL's errors about unexpected packets.
@@ -256,6 +248,27 @@ class Session:
             if isinstance(error.__context__, TimeoutError):
                 found.heard_s = 0.0
         return found
+
+
+def _tls_problem(error: ssl.SSLError) -> str:
+    """Return what is wrong and what to do, if another try would not change it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"the server's certificate was rejected: {error.verify_message}; check the"
+            " CA file and sslMode"
+        )
+    if error.reason in _OTHER_VERSION:
+        return (
+            "there is no version of TLS that both sides allow; upgrade a server that"
+            " knows no TLS 1.2, or set sslMode = DISABLED where the network is trusted"
+        )
+    if error.reason == _UNSAFE_RENEGOTIATION:
+        return (
+            "the server's TLS has no secure renegotiation (RFC 5746); use a build of"
+            " the server with OpenSSL, or set sslMode = DISABLED where the network is"
+            " trusted"
+        )
+    return ""
 
 
 def _expiry_of(sock: socket.socket) -> datetime | None:

@@ -46,6 +46,11 @@ def server(request, own_server, authority) -> PrivateServer:
             "--loose-tls-version=TLSv1.2,TLSv1.3",
         ],
     )
+    library = started.execute("SHOW VARIABLES LIKE 'version_ssl_library'")
+    if library and "wolfssl" in library[0][1].lower():
+        with pytest.raises(SourceRefused, match="no secure renegotiation"):
+            session(access_of(started, tls=TlsOptions(TlsMode.REQUIRED)))
+        pytest.skip("its TLS library lacks secure renegotiation, and is refused")
     needs(started, "TLS 1.3")
     return started
 
@@ -182,6 +187,23 @@ def test_a_server_with_old_tls_alone(answer, mode):
             io_timeout_s=PATIENCE_S,
         )
         with pytest.raises(SourceRefused, match="no version of TLS that both sides"):
+            session(access)
+
+
+@pytest.mark.parametrize("mode", [TlsMode.PREFERRED, TlsMode.REQUIRED])
+def test_a_server_without_secure_renegotiation(mode):
+    """It is refused with what to do, and not as one that cannot be reached."""
+    # A ServerHello of TLS 1.2 without extensions.
+    hello = b"\x16\x03\x03\x00\x2a\x02\x00\x00\x26\x03\x03" + bytes(33)
+    cipher = b"\xc0\x2f\x00"  # ECDHE-RSA-AES128-GCM-SHA256, not compressed
+    with fake_server(greeting(with_tls=True), hello + cipher, b"") as port:
+        access = Access(
+            address=Address("127.0.0.1", port),
+            credentials=Credentials("canal", "x"),
+            tls=TlsOptions(mode),
+            io_timeout_s=PATIENCE_S,
+        )
+        with pytest.raises(SourceRefused, match="no secure renegotiation"):
             session(access)
 
 

@@ -73,7 +73,8 @@ class BinlogTail:
         self._at += at
 
     def _newest(self) -> Path:
-        return max(self._folder.glob(f"{self._base}.[0-9]*"))
+        # MariaDB since 11.4 has an index of GTIDs beside each file, with a suffix.
+        return max(self._folder.glob(f"{self._base}.[0-9]*[0-9]"))
 
     def _next(self) -> Path:
         number = self._file.suffix[1:]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from canal_server.mysql.control_connection import ControlConnection
+    from canal_server.mysql.login_session import Row
 
 _log = logging.getLogger(__name__)
 
@@ -26,6 +27,11 @@ TableName = tuple[str, str]  # schema, table
 # The binary log never contains rows of these.
 _VIRTUAL_SCHEMAS: Final = ("information_schema", "performance_schema", "sys")
 _GENERATED_KEYS_SINCE: Final = (8, 0, 30)  # MySQL
+# Before MySQL 8.0, and in every MariaDB, a table has no name for a moment when a
+# statement that copied it puts the copy into its place. With slow disks that took up to
+# 80 ms; who lists the tables again after this time finds it.
+_LIST_AGAIN: Final = "SELECT SLEEP(0.25)"
+_NAMES_KEPT_SINCE: Final = (8, 0, 0)  # MySQL
 _MISSING: Final = frozenset((1049, 1146))  # unknown database, no such table
 
 # The format of SHOW CREATE TABLE: complete, names in backquotes.
@@ -64,6 +70,7 @@ class SchemaReader:
         """Use a connection that its owner opens and reopens."""
         self._connection = connection
         self._prepared_for = 0  # connection id
+        self._names_are_kept = False  # while statements replace tables
 
     def show_create(self, schema: str, table: str) -> str | None:
         """Return a table's CREATE TABLE text; None when it is dropped or a view.
@@ -139,13 +146,10 @@ class SchemaReader:
 
     def _list(self, found: DumpedTables, schema: str | None = None) -> list[TableName]:
         """Return the names of tables, and record those of views."""
-        sql = (
-            "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES"
-        )
-        if schema is None:
-            rows = self._connection.query(sql)
-        else:
-            rows = self._connection.query(f"{sql} WHERE TABLE_SCHEMA = %s", (schema,))
+        rows = self._listed(schema)
+        if not self._names_are_kept:
+            self._connection.query(_LIST_AGAIN)
+            rows = list(dict.fromkeys([*rows, *self._listed(schema)]))
         names = []
         with answer_about("its tables", self._connection.access.address):
             for owner, table, kind in rows:
@@ -158,6 +162,14 @@ class SchemaReader:
                     names.append((str(owner), str(table)))
         return names
 
+    def _listed(self, schema: str | None) -> list[Row]:
+        sql = (
+            "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES"
+        )
+        if schema is None:
+            return self._connection.query(sql)
+        return self._connection.query(f"{sql} WHERE TABLE_SCHEMA = %s", (schema,))
+
     def _prepare(self) -> None:
         """Prepare the session, once per connection."""
         connection = self._connection
@@ -167,7 +179,9 @@ class SchemaReader:
         connection.query(_SETTINGS)
         with answer_about("its version", connection.access.address):
             version = parse_version(connection.server_version)
-        if not connection.is_mariadb and version >= _GENERATED_KEYS_SINCE:
+        is_mysql = not connection.is_mariadb
+        self._names_are_kept = is_mysql and version >= _NAMES_KEPT_SINCE
+        if is_mysql and version >= _GENERATED_KEYS_SINCE:
             connection.query(_SHOW_GENERATED_KEYS)
         self._prepared_for = connection.connection_id
 

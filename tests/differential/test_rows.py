@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from fix_source_access import access_of
 from random_schema import Fold, RandomLoad
 
 from canal_server.decoder.text.time_zone import read_zone
+from canal_server.errors import SourceError
 from canal_server.filters.table_filters import TableFilter
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.control_connection import ControlConnection
@@ -59,6 +61,24 @@ def _take_zone() -> None:
     read_zone()
 
 
+@contextlib.contextmanager
+def event_positions(server: Server) -> Iterator[None]:
+    """Have events say where they end: the library needs it, and MariaDB 11.4 does not.
+
+    Other servers always do.
+    """
+    setting = "binlog_legacy_event_pos"
+    found = server.execute(f"SHOW GLOBAL VARIABLES LIKE '{setting}'")
+    if not found:
+        yield
+        return
+    server.execute(f"SET GLOBAL {setting} = ON")
+    try:
+        yield
+    finally:
+        server.execute(f"SET GLOBAL {setting} = {found[0][1]}")
+
+
 def check_load(
     server: Server,
     schema: str,
@@ -74,7 +94,8 @@ def check_load(
     """
     start = FilePosition(*server.binlog_position())
     load = RandomLoad(server, schema, rng)
-    load.run(tables=tables, steps=steps, settings=settings)
+    with event_positions(server):
+        load.run(tables=tables, steps=steps, settings=settings)
     print(*[table.create()[:1500] for table in load.tables], sep="\n")
     until = FilePosition(*server.binlog_position())
     accepts = TableFilter(rf"{schema}\..*", "").accepts
@@ -123,6 +144,29 @@ def test_random_rows_in_compressed_transactions(
     _, comparison = check_load(mysql_server, database, rng, settings=COMPRESSED)
     assert comparison.counts.known["compressed"] > 0
     assert comparison.counts.rows == 0
+
+
+def test_events_without_positions(
+    mariadb_server: Server, database: str, rng: random.Random
+) -> None:
+    """MariaDB from 11.4 on is not compared without the setting, but decoded."""
+    setting = "binlog_legacy_event_pos"
+    if not mariadb_server.execute(f"SHOW GLOBAL VARIABLES LIKE '{setting}'"):
+        pytest.skip("this MariaDB always has positions")
+    start = FilePosition(*mariadb_server.binlog_position())
+    load = RandomLoad(mariadb_server, database, rng)
+    load.run(tables=2, steps=10)
+    until = FilePosition(*mariadb_server.binlog_position())
+    accepts = TableFilter(rf"{database}\..*", "").accepts
+    access = access_of(mariadb_server)
+    fold = Fold(load.tables)
+    with contextlib.closing(CachedColumns(ControlConnection(access))) as images:
+        Part(
+            images=images, take=fold.take, table_filter=accepts, until=until
+        ).read_server(access, start, Stop())
+        assert not fold.differences(load.truth())
+        with pytest.raises(SourceError, match=f"SET GLOBAL {setting} = ON"):
+            Comparison(images, accepts).run(access, start, until)
 
 
 @pytest.mark.slow

@@ -48,9 +48,12 @@ def server(request, own_server, authority) -> PrivateServer:
     )
     library = started.execute("SHOW VARIABLES LIKE 'version_ssl_library'")
     if library and "wolfssl" in library[0][1].lower():
-        with pytest.raises(SourceRefused, match="no secure renegotiation"):
-            session(access_of(started, tls=TlsOptions(TlsMode.REQUIRED)))
-        pytest.skip("its TLS library lacks secure renegotiation, and is refused")
+        # MariaDB's own packages: those of 10.4 lack something.
+        try:
+            session(access_of(started, tls=TlsOptions(TlsMode.REQUIRED))).close()
+        except SourceRefused as error:
+            assert "no secure renegotiation" in str(error)
+            pytest.skip("its TLS library lacks secure renegotiation, and is refused")
     needs(started, "TLS 1.3")
     return started
 

@@ -62,6 +62,11 @@ _ANYWHERE: Final = EntryPosition()  # columns from files hold at every position
 _SET_LABELS: Final = range(64)  # of a SET
 # A codec that does not exist makes the library return the bytes of text unchanged.
 _NO_CODEC: Final = "bytes as they are"
+_NO_POSITIONS: Final = (
+    "decode --compare needs events that say where they end, and MariaDB since 11.4"
+    " leaves that out: SET GLOBAL binlog_legacy_event_pos = ON, and compare what is"
+    " written from then on"
+)
 # What the library raises for events that it does not understand.
 _NOT_UNDERSTOOD: Final = (
     ArithmeticError,
@@ -351,7 +356,7 @@ class Theirs:
                 raise SourceError(f"mysql-replication: {error}") from error
             if event is None:
                 return
-            file, end = self._reader.log_file, event.packet.log_pos
+            file, end = self._reader.log_file, _end_of(event)
             if self._until.reached_by(file, end - event.packet.event_size):
                 return
             if isinstance(event, NotImplementedEvent):
@@ -392,6 +397,13 @@ class Theirs:
         if kind is EventType.INSERT:
             rows = [(after, before) for before, after in rows]
         return TheirEvent(file, end, table, kind, rows)
+
+
+def _end_of(event: Any) -> int:
+    end: int = event.packet.log_pos
+    if not end:
+        raise SourceError(_NO_POSITIONS)
+    return end
 
 
 def _problem(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from servers import PrivateServer, Server
 
+    from canal_server.mysql.login_session import Row
     from canal_server.source.schema.base_dump import BaseDump
 
 CONFIG = InstanceConfig(destination="base-dump")
@@ -71,7 +73,7 @@ class Dumping:
 def dumping(source_server: Server, database: str) -> Dumping:
     """Yield a schema of a MySQL, then of a MariaDB, with two tables."""
     made = Dumping(source_server, database)
-    made.run("CREATE TABLE t (a INT)", "CREATE TABLE s (a INT)")
+    made.run("CREATE TABLE t (a VARCHAR(9))", "CREATE TABLE s (a INT)")
     return made
 
 
@@ -95,6 +97,49 @@ def test_tables_that_change_meanwhile(dumping: Dumping) -> None:
     end = EntryPosition(*dumping.server.binlog_position())
     assert dump.position.order() == end.order()
     assert next(rounds, None) is None
+
+
+class Hiding(ControlConnection):
+    """A connection whose first list of tables is of the wrong moment.
+
+    A table that a copying ALTER TABLE replaces then has no name.
+    """
+
+    hidden = ""
+
+    def query(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Leave the table out once."""
+        rows = super().query(sql, parameters)
+        if "information_schema.TABLES" in sql and self.hidden:
+            rows = [row for row in rows if row[1] != self.hidden]
+            self.hidden = ""
+        return rows
+
+
+def test_a_table_that_is_replaced(mariadb_server: Server, database: str) -> None:
+    """A table that is missing for the moment of its replacement is in the dump."""
+    mariadb_server.execute(f"CREATE TABLE {database}.replaced (a INT)")
+    access = access_of(mariadb_server)
+    with Hiding(access) as control:
+        control.hidden = "replaced"
+        scanner = DdlScanner(CONFIG, access, Stop())
+        dump = BaseDumper(control, read_server_info(control), scanner).take()
+        assert not control.hidden
+    (schema,) = (each for each in dump.schemas if each.name == database)
+    assert [table for table, _ in schema.tables] == ["replaced"]
+
+
+def test_tables_that_are_copied_meanwhile(dumping: Dumping) -> None:
+    """While statements copy a table, each dump has it."""
+    for charset in ("latin1", "utf8mb4") * 5:
+        copying = threading.Thread(
+            target=dumping.run,
+            args=(f"ALTER TABLE t CONVERT TO CHARACTER SET {charset}",),
+        )
+        copying.start()
+        dump = dumping.take(lambda: None)
+        copying.join()
+        assert dumping.columns(dump) == {"t": "a", "s": "a"}
 
 
 def test_schemas_that_come_and_go(dumping: Dumping) -> None:

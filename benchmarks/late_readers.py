@@ -33,7 +33,7 @@ from servers import PrivateServer
 from canal_server.daemon.control import ask
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from servers import Server
 
@@ -65,6 +65,20 @@ def take(address: tuple[str, int], client_id: int, parts: int) -> Return:
         return Return(parts, began_at, time.monotonic())
 
 
+def wait_until_passed_over(process: ServerProcess, clients: Iterable[int]) -> None:
+    """Wait until the ring keeps nothing for clients that left."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    while time.monotonic() < give_up_at:
+        (instance,) = ask(process.data_dir, "status")["instances"]
+        late = instance.get("late_clients", {})
+        if all(
+            not late.get(str(each), {"in_ring": True})["in_ring"] for each in clients
+        ):
+            return
+        time.sleep(LOOK_S)
+    raise SystemExit("the ring still serves a client that left")
+
+
 class Bench:
     """A server with one client that stays, and others that leave one by one."""
 
@@ -90,20 +104,7 @@ class Bench:
             drain_all(live, 1)
             show(f"  part {number + 1} of {len(self._ids)} written")
         self._writer.recreate_table()
-        self._wait_until_passed_over()
-
-    def _wait_until_passed_over(self) -> None:
-        give_up_at = time.monotonic() + PATIENCE_S
-        while time.monotonic() < give_up_at:
-            (instance,) = ask(self._process.data_dir, "status")["instances"]
-            late = instance.get("late_clients", {})
-            if all(
-                not late.get(str(each), {"in_ring": True})["in_ring"]
-                for each in (ALONE, *self._ids)
-            ):
-                return
-            time.sleep(LOOK_S)
-        raise SystemExit("the ring still serves a client that left")
+        wait_until_passed_over(self._process, (ALONE, *self._ids))
 
     def latency(self, live: DrainClient) -> Latency:
         """Measure from a commit to the client that stayed."""

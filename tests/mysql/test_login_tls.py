@@ -52,7 +52,8 @@ def server(request, own_server, authority) -> PrivateServer:
         try:
             session(access_of(started, tls=TlsOptions(TlsMode.REQUIRED))).close()
         except SourceRefused as error:
-            assert "no secure renegotiation" in str(error)
+            if "no secure renegotiation" not in str(error):
+                raise
             pytest.skip("its TLS library lacks secure renegotiation, and is refused")
     needs(started, "TLS 1.3")
     return started

@@ -117,6 +117,11 @@ class ChangeLog:
             state = self._state()
             return None if state is None else _written(state.schema)
 
+    def readers_names(self) -> list[str]:
+        """Return the names of `arrow_schema`: they are the same."""
+        schema = self.arrow_schema()
+        return [] if schema is None else list(schema.names)
+
     def applied(self, copy_id: str) -> int:
         """Return the position number of the last commit."""
         with self._as_lake_error("read"):

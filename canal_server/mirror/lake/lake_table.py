@@ -114,6 +114,12 @@ class LakeTable(Protocol):
     def arrow_schema(self) -> pa.Schema | None:
         """Return the table's current columns; None if it does not exist."""
 
+    def readers_names(self) -> list[str]:
+        """Return the names of the columns for readers, in the order of `arrow_schema`.
+
+        [] if the table does not exist.
+        """
+
     def applied(self, copy_id: str) -> int:
         """Return the position number up to which changes are applied.
 

@@ -21,6 +21,7 @@ class LakeEntry:
     """A table of the lake, and the names that an engine is to use for it.
 
     `catalog_table` is its name in the catalog of Iceberg tables; empty: there is none.
+    `names` are those of the columns for readers, in the same order.
     `endpoint` is the URL of the object store; empty: that of Amazon.
     """
 
@@ -31,6 +32,7 @@ class LakeEntry:
     form: str  # delta, iceberg, parquet or json
     location: str  # an absolute path, or a URL
     columns: pa.Schema
+    names: tuple[str, ...]
     catalog_table: tuple[str, ...] = ()
     endpoint: str = ""
 

@@ -118,7 +118,8 @@ def _entry(
         return None
     lake = settings.lake
     table = MirrorTable(state.source, state.target, (), form=rule.form)
-    columns = open_table(settings, table).arrow_schema()
+    opened = open_table(settings, table)
+    columns = opened.arrow_schema()
     if columns is None:
         return None
     values = dict(zip(_FIELDS, (settings.name, *state.source), strict=True))
@@ -135,6 +136,7 @@ def _entry(
         rule.form,
         f"{lake.path.rstrip('/')}/{state.target}",
         columns,
+        tuple(opened.readers_names()),
         _catalog_table(state.target) if in_catalog else (),
         s3_properties(lake.storage_options).get("s3.endpoint", ""),
     )

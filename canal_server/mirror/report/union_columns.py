@@ -25,7 +25,9 @@ TABLE: Final = "_table"  # the source's schema.table
 def union_columns(
     view: str, entries: Sequence[LakeEntry]
 ) -> list[tuple[str, list[str]]]:
-    """Return the columns of a view: its name, and the name in each table or "".
+    """Return the columns of a view: its name, and readers' name in each table or "".
+
+    The column that marks deleted rows is one column of the view, whatever its name is.
 
     The order is that of the first table, then what others have in addition. Raises
     ConfigError for a type that differs too much, and for a table that has a column of
@@ -49,10 +51,17 @@ def union_columns(
     return [
         (
             next(field.name for field in fields if field is not None),
-            ["" if field is None else field.name for field in fields],
+            [
+                "" if field is None else _shown(entry, field.name)
+                for entry, field in zip(entries, fields, strict=True)
+            ],
         )
         for fields in found.values()
     ]
+
+
+def _shown(entry: LakeEntry, name: str) -> str:
+    return entry.names[entry.columns.get_field_index(name)]
 
 
 def _taken(view: str, entries: Sequence[LakeEntry]) -> list[str]:

@@ -18,6 +18,7 @@ from canal_server.mirror.settings.lake_paths import as_folder, as_former_folder
 from canal_server.mirror.settings.mirror_settings import TypeSettings
 from canal_server.mirror.settings.table_values import (
     ARRAY,
+    ICEBERG_DELETED,
     UNSIGNED,
     WKB,
     Mask,
@@ -334,8 +335,11 @@ class _Builder:
     def _check_names(self, table: MirrorTable) -> None:
         """Add the problems of the columns' names in the lake."""
         used: dict[str, str] = {}
+        own = set(OWN_COLUMNS)
+        if table.form == "iceberg" and table.deletes == "soft":
+            own.add(ICEBERG_DELETED)
         for column in table.columns:
-            if column.target.lower() in OWN_COLUMNS:
+            if column.target.lower() in own:
                 self._add(
                     f"column {column.target} has a name that the mirror adds: "
                     f"rename: {{{column.name}: …}}, or leave it out"

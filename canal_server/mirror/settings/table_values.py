@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from canal_server.arrow.arrow_columns import RequestedColumn
 
 LOGS = ("parquet", "json")  # formats of logs of changes
+# The name that readers of Iceberg tables have for the column `_deleted`: Iceberg
+# reserves that one, and its connector for Spark refuses tables that have it.
+ICEBERG_DELETED: Final = "_is_deleted"
 
 __all__ = [
     "ARRAY",
+    "ICEBERG_DELETED",
     "LOGS",
     "TEXT_TYPES",
     "UNSIGNED",

@@ -14,7 +14,7 @@ pytest.importorskip("yaml", reason="the extra `mirror` is not installed")
 
 from deltalake import write_deltalake
 from duckdb_reader import duckdb_with
-from fix_lake import COPY, LakeRows, lake_table, write_copy
+from fix_lake import COPY, LakeRows, lake_table, published, write_copy
 
 from canal_server import cli
 from canal_server.errors import ConfigError
@@ -148,6 +148,31 @@ def test_union_of_mirrors(mirrors: Mirrors, tmp_path: Path) -> None:
         ("west", "shop.orders", 2, None, True),
     ]
     assert items == [(9,)]
+
+
+def test_union_of_formats(mirrors: Mirrors, tmp_path: Path, rng: random.Random) -> None:
+    """One column of the view marks deleted rows, whatever a format's name for it is."""
+    pytest.importorskip("pyiceberg", reason="the extra `iceberg` is not installed")
+    shops = [mirrors.mirror(form, form=form) for form in ("delta", "iceberg")]
+    for shop in shops:
+        state = mirrors.know(shop, "shop.t", Phase.FOLLOWING)
+        table = lake_table([("id", "int")], ("id",), "soft", shop.name)
+        table = replace(table, source=state.source, target=state.target)
+        rows = LakeRows(table, rng)
+        for number in (1, 2):
+            rows.put("insert", {"id": number})
+        lake = published(tmp_path / shop.name / state.target, rows)
+        changes = rows.as_changes([rows.change("delete", {"id": 1})])
+        lake.apply(COPY, changes, rows.seq + 1, {})
+    lines = sql(
+        "duckdb", *shops, name="{mirror}.{table}", union=r"all.t=shop\.t"
+    )  # fmt: skip
+    with duckdb_with(tmp_path, "delta", "avro", "iceberg") as connection:
+        connection.execute(without_loading(lines))
+        query = 'SELECT _mirror, id FROM "all".t WHERE _deleted ORDER BY 1'
+        assert connection.execute(query).fetchall() == [("delta", 1), ("iceberg", 1)]
+        query = "SELECT id FROM iceberg.t WHERE NOT _is_deleted"
+        assert connection.execute(query).fetchall() == [(2,)]
 
 
 def test_clickhouse_reads_them(

@@ -197,6 +197,20 @@ def test_columns_of_the_stream(rule: str):
             assert name not in [each.target for each in table.columns]
 
 
+def test_the_mark_of_deleted_rows_in_an_iceberg_table():
+    """Its name there is taken only where the table has it; it can be renamed."""
+    columns = [ID, ColumnMeta("_Is_Deleted", "int")]
+    rule = "match: s.t, format: iceberg, deletes: soft"
+    (problem,) = problems_of(columns, rule)
+    assert "column _Is_Deleted has a name that the mirror adds: rename" in problem
+    for fine in (
+        f"{rule}, rename: {{_Is_Deleted: gone}}",
+        "match: s.t, format: iceberg",
+        "match: s.t, deletes: soft",
+    ):
+        assert mirror_table(NAME, columns, settings_of(fine)).columns
+
+
 def test_keyless_rows_are_not_masked():
     """Without a key rows are found by their values, so none is masked, or none is."""
     columns = [ColumnMeta("a", "int"), ColumnMeta("b", "int")]

@@ -99,6 +99,11 @@ class DeltaLakeTable:
             delta = self._newest()
             return None if delta is None else pa.schema(delta.schema().to_arrow())
 
+    def readers_names(self) -> list[str]:
+        """Return the names of `arrow_schema`: they are the same."""
+        schema = self.arrow_schema()
+        return [] if schema is None else list(schema.names)
+
     def applied(self, copy_id: str) -> int:
         """Return the position number in the log's transaction of the copy."""
         with self._as_lake_error("read"):

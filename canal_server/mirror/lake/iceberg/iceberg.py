@@ -122,6 +122,12 @@ class IcebergLakeTable:
             table = self._newest()
             return None if table is None else arrow_schema(_columns(table))
 
+    def readers_names(self) -> list[str]:
+        """Return the names in the newest version's metadata."""
+        with self._as_lake_error("read"):
+            table = self._newest()
+            return [] if table is None else [each.shown for each in _columns(table)]
+
     def applied(self, copy_id: str) -> int:
         """Return the position number in the table's properties."""
         with self._as_lake_error("read"):

@@ -2,7 +2,8 @@
 
 A column of a file is found by its id, which it keeps when it is renamed. Iceberg has no
 integers of 8 and 16 bits: these are stored with 32, and the column's comment says how
-many the source has.
+many the source has. The column that marks deleted rows has another name for readers
+than in the mirror and in files, because Iceberg reserves that one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from canal_server.mirror.lake.lake_table import UnusableTableError
+from canal_server.mirror.lake.lake_table import DELETED, UnusableTableError
+from canal_server.mirror.settings.table_values import ICEBERG_DELETED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,6 +39,8 @@ FIELD_ID: Final = b"PARQUET:field_id"
 
 _NARROW: Final = {"8-bit integer": pa.int8(), "16-bit integer": pa.int16()}
 _COMMENTS: Final = {kind: text for text, kind in _NARROW.items()}
+# Distinguishes the column from one of the source with the same name.
+_MARK: Final = "whether the row is deleted in the source"
 _TYPES: Final[dict[pa.DataType, IcebergType]] = {
     pa.bool_(): BooleanType(),
     pa.int8(): IntegerType(),
@@ -62,6 +66,12 @@ class Column(NamedTuple):
     id: int
     name: str
     kind: pa.DataType  # in the mirror
+    title: str = ""  # the name for readers, if it differs
+
+    @property
+    def shown(self) -> str:
+        """The name for readers."""
+        return self.title or self.name
 
     @property
     def stored(self) -> pa.DataType:
@@ -71,7 +81,7 @@ class Column(NamedTuple):
 
 def columns_of(schema: Schema) -> list[Column]:
     """Return the columns of a table. UnusableTableError for a type of others."""
-    return [Column(each.field_id, each.name, _kind_of(each)) for each in schema.fields]
+    return [_column_of(each) for each in schema.fields]
 
 
 def planned(columns: Sequence[Column], last_id: int, schema: pa.Schema) -> list[Column]:
@@ -79,13 +89,15 @@ def planned(columns: Sequence[Column], last_id: int, schema: pa.Schema) -> list[
 
     `last_id` is the greatest id that the table ever used.
     """
-    known = {(each.name, each.kind): each.id for each in columns}
+    known = {(each.name, each.kind): each for each in columns}
     found = []
     for field in schema:
-        number = known.get((field.name, field.type))
-        if number is None:
-            number = last_id = last_id + 1
-        found.append(Column(number, field.name, field.type))
+        column = known.get((field.name, field.type))
+        if column is None:
+            last_id += 1
+            title = ICEBERG_DELETED if field.name == DELETED.name else ""
+            column = Column(last_id, field.name, field.type, title)
+        found.append(column)
     return found
 
 
@@ -94,10 +106,10 @@ def schema_of(columns: Iterable[Column], schema_id: int = 0) -> Schema:
     fields = [
         NestedField(
             each.id,
-            each.name,
+            each.shown,
             _type_of(each.kind),
             required=False,
-            doc=_COMMENTS.get(each.kind),
+            doc=_MARK if each.title else _COMMENTS.get(each.kind),
         )
         for each in columns
     ]
@@ -137,6 +149,14 @@ def can_become(old: pa.DataType, new: pa.DataType) -> bool:
     if pa.types.is_integer(old) and pa.types.is_integer(new):
         return bool(old.bit_width <= new.bit_width)
     return bool(pa.types.is_float32(old) and pa.types.is_float64(new))
+
+
+def _column_of(field: NestedField) -> Column:
+    kind = _kind_of(field)
+    # Tables of earlier versions have the mirror's name, and keep it.
+    if field.name == ICEBERG_DELETED and field.doc == _MARK:
+        return Column(field.field_id, DELETED.name, kind, field.name)
+    return Column(field.field_id, field.name, kind)
 
 
 def _kind_of(field: NestedField) -> pa.DataType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -38,6 +39,7 @@ from canal_server.mirror.lake.steps import (
     RenameColumn,
     WidenColumn,
 )
+from canal_server.mirror.settings.table_values import MirrorColumn
 from canal_server.mirror.state.lake_tables import (
     Applied,
     UnusableTableError,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from canal_server.mirror.lake.steps import Step
+    from canal_server.mirror.settings.table_values import MirrorTable
 
 COLUMNS = [("id", "int"), ("n", "smallint"), ("v", "varchar(20)")]
 PLAIN = lake_table(COLUMNS, ("id",), form="iceberg")
@@ -64,6 +67,17 @@ def series(rng: random.Random, count: int) -> LakeRows:
     for number in range(count):
         rows.put("insert", {"id": number, "n": 1, "v": f"v{number}"})
     return rows
+
+
+def names_of(folder: Path) -> list[str]:
+    """Return the names of the columns in a table's metadata."""
+    return StaticTable.from_metadata(str(folder)).schema().column_names
+
+
+def with_column(table: MirrorTable, name: str) -> MirrorTable:
+    """Return a table with an INT in addition."""
+    column = MirrorColumn(name, "int", "utf8mb4", is_key=False, target=name)
+    return replace(table, columns=(*table.columns, column))
 
 
 def written(path: Path) -> dict[str, int]:
@@ -126,6 +140,47 @@ def test_columns_keep_their_ids(tmp_path: Path, rng: random.Random) -> None:
     assert data_files(tmp_path, "iceberg") == before
     first = next(row for row in lake_rows(lake) if row["id"] == 3)
     assert (first["n"], first["w"], first["v"]) == (1, "v3", None)
+
+
+def test_the_mark_of_earlier_versions_stays(tmp_path: Path, rng: random.Random) -> None:
+    """A table that has `_deleted` itself keeps it through changes and copies."""
+    rows = LakeRows(replace(PLAIN, deletes="soft"), rng)
+    for number in range(20):
+        rows.put("insert", {"id": number, "n": 1, "v": "a"})
+    lake = published(tmp_path, rows)
+    assert names_of(tmp_path)[-1] == "_is_deleted"
+    catalog = iceberg_catalog.open_catalog(str(tmp_path), {})
+    earlier = catalog.load_table(iceberg_catalog.identifier_of(PLAIN.target))
+    with earlier.update_schema() as update:
+        update.update_column("_is_deleted", doc="")
+        update.rename_column("_is_deleted", "_deleted")
+    assert names_of(tmp_path)[-1] == "_deleted"
+    lake.apply(COPY, rows.as_changes(rows.random_changes(9)), rows.seq + 1, {})
+    lake.evolve(COPY, [AddColumn("x", "int", "")], rows.seq + 2, {})
+    rows = LakeRows(with_column(rows.table, "x"), rng, rows.seq + 2)
+    for number in range(5):
+        rows.put("insert", {"id": number, "n": 2, "v": "b", "x": 1})
+    lake.apply(COPY, rows.as_changes([]), rows.seq + 1, {})
+    again = published(tmp_path, rows, "copy-2")
+    assert sorted(r["id"] for r in lake_rows(again) if not r["_deleted"]) == [*range(5)]
+    assert any(row["_deleted"] for row in lake_rows(again))  # only what differed
+    rows = LakeRows(with_column(rows.table, "y"), rng, rows.seq + 2)
+    replaced = published(tmp_path, rows, "copy-3")
+    assert lake_rows(replaced) == []  # all files
+    replaced.empty("copy-3", rows.seq + 9, 0, {})
+    assert replaced.readers_names() == names_of(tmp_path)
+    assert names_of(tmp_path)[-1] == "_deleted"
+
+
+def test_a_column_with_the_name_of_the_mark(tmp_path: Path, rng: random.Random) -> None:
+    """A column `_is_deleted` of the source is one like others."""
+    table = lake_table([("id", "int"), ("_is_deleted", "int")], ("id",), form="iceberg")
+    rows = LakeRows(table, rng)
+    rows.random_changes(20)
+    lake = published(tmp_path, rows)
+    lake.apply(COPY, rows.as_changes(rows.random_changes(9)), rows.seq + 1, {})
+    assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
+    assert lake.readers_names() == names_of(tmp_path)
 
 
 def test_a_name_that_comes_back(tmp_path: Path, rng: random.Random) -> None:

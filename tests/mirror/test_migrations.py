@@ -218,11 +218,12 @@ def test_ones_own_script(orders: Any) -> None:
     assert log.count("copied,") == 2  # orders and orders_next, at first
 
 
-def test_partitions(mirror: Any) -> None:
+def test_partitions(mirror: Any, form: str) -> None:
     """Rows of partitions that are dropped or emptied are deleted, nothing is copied.
 
     Also in one breath with the statement that adds a partition, and after a kill.
     """
+    mirror.settings["lake"] |= {"format": form}
     run(
         mirror,
         "CREATE TABLE visits (id INT, day DATE NOT NULL, n INT, PRIMARY KEY (id, day)) "

@@ -8,7 +8,6 @@ partitions are read from the source (`partition_watch`).
 
 from __future__ import annotations
 
-import logging
 import re
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from canal_server.mirror.ddl.partition_statements import PartitionChange
-from canal_server.mirror.lake.file_bounds import literal, quoted
+from canal_server.mirror.lake.conditions import Among, Interval
 from canal_server.mirror.lake.lake_table import lake_schema
 from canal_server.mirror.state.table_shape import Partition
 
@@ -26,11 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from canal_server.mirror.ddl.partition_statements import PartitionStatement
-    from canal_server.mirror.lake.delta.delta import DeltaLakeTable
+    from canal_server.mirror.lake.lake_table import RowTable
     from canal_server.mirror.settings.table_values import MirrorTable
     from canal_server.mirror.state.table_shape import Partitions
-
-log = logging.getLogger(__name__)
 
 _MAXVALUE: Final = "MAXVALUE"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -42,13 +39,13 @@ _ITEMS: Final = re.compile(r"'(?:[^'\\]|'')*'|[^,'\s]+")
 
 
 class Condition(NamedTuple):
-    """A condition for rows in the lake, in SQL.
+    """Which rows of the lake are in a partition.
 
     `never_null`: the column that must not be NULL in any row of the table, else "". The
     lake has NULL for dates that do not exist, which are in other partitions.
     """
 
-    sql: str
+    rows: Among
     never_null: str
 
 
@@ -78,44 +75,42 @@ def deleted_rows(
     partitions: Partitions | None,
     statement: PartitionStatement,
     table: MirrorTable,
-    lake: DeltaLakeTable,
-) -> str | None:
-    """Return the condition for the lake's rows that a statement deletes; "": all.
+    lake: RowTable,
+) -> Among | None:
+    """Return the lake's rows that a statement deletes; None: all of them.
 
-    None if it is not certain which ones these are. Raises LakeError.
+    Raises NoConditionError if it is not certain which ones these are, and LakeError.
     """
     if not statement.names:
-        return ""
-    if partitions is None:
         return None
-    try:
-        found = condition_of(partitions, statement.names, table)
-    except NoConditionError as error:
-        log.info("%s: %s", table.source, error)
-        return None
-    column = found.never_null
-    if column and lake.has_null(column):
-        log.info("%s: column %s has NULL, or no date", table.source, column)
-        return None
-    return found.sql
+    return _certain_rows(partitions, statement.names, table, lake)
 
 
 def exchanged_rows(
     partitions: Partitions | None,
     partition: str,
     table: MirrorTable,
-    lake: DeltaLakeTable,
-) -> str:
-    """Return the condition for the lake's rows of a partition that is exchanged.
+    lake: RowTable,
+) -> Among:
+    """Return the lake's rows of a partition that is exchanged.
 
     Raises NoConditionError if it is not certain which ones these are, and LakeError.
     """
+    return _certain_rows(partitions, [partition], table, lake)
+
+
+def _certain_rows(
+    partitions: Partitions | None,
+    names: Iterable[str],
+    table: MirrorTable,
+    lake: RowTable,
+) -> Among:
     if partitions is None:
         raise NoConditionError("the partitions of the table are not known yet")
-    found = condition_of(partitions, [partition], table)
+    found = condition_of(partitions, names, table)
     if found.never_null and lake.has_null(found.never_null):
         raise NoConditionError(f"column {found.never_null} has NULL, or no date")
-    return found.sql
+    return found.rows
 
 
 def condition_of(
@@ -126,24 +121,37 @@ def condition_of(
     Raises NoConditionError.
     """
     method = partitions.method.upper()
-    column, value_of, is_time = _column(partitions, table)
-    conditions = []
+    column, value_of = _column(partitions, table)
+    intervals: list[Interval] = []
+    has_null = False
     index = {each.name.lower(): n for n, each in enumerate(partitions.parts)}
     for name in names:
         number = index.get(name.lower())
         if number is None:
             raise NoConditionError(f"partition {name} is not known")
         if method.startswith("RANGE"):
-            conditions.append(_range(partitions, number, column, value_of))
+            intervals.append(_range(partitions, number, value_of))
+            has_null |= number == 0
         else:
-            conditions.append(_list(partitions.parts[number], column, value_of))
-    return Condition(f"({' OR '.join(conditions)})", column if is_time else "")
+            values, with_null = _list(partitions.parts[number], value_of)
+            intervals += values
+            has_null |= with_null
+    rows = Among(column.target, column.kind, tuple(intervals), has_null)
+    return Condition(rows, column.target if column.is_time else "")
+
+
+class _Column(NamedTuple):
+    """The column of the lake by which a table of the source is partitioned."""
+
+    target: str
+    kind: pa.DataType
+    is_time: bool
 
 
 def _column(
     partitions: Partitions, table: MirrorTable
-) -> tuple[str, Callable[[str], str], bool]:
-    """Return the column in the lake, its literals of values, and if it is a time."""
+) -> tuple[_Column, Callable[[str], Any]]:
+    """Return the column in the lake, and what converts values of partitions."""
     method = partitions.method.upper()
     found = _COLUMN.fullmatch(partitions.expression.strip())
     if method not in _METHODS or found is None:
@@ -166,48 +174,46 @@ def _column(
         raise NoConditionError(f"column {name} is {column.mysql_type}")
     convert = _FUNCTIONS[function] if function else _plain
 
-    def value_of(text: str) -> str:
+    def value_of(text: str) -> Any:
         try:
-            return literal(convert(text, kind), kind)
+            return convert(text, kind)
         except (ValueError, OverflowError) as error:
             raise NoConditionError(f"value {text} of a partition: {error}") from None
 
-    return column.target, value_of, base in _TIMES
+    return _Column(column.target, kind, base in _TIMES), value_of
 
 
 def _range(
-    partitions: Partitions, number: int, column: str, value_of: Callable[[str], str]
-) -> str:
-    """Return the condition of a range: from the previous one's bound to its own."""
-    name = quoted(column)
+    partitions: Partitions, number: int, value_of: Callable[[str], Any]
+) -> Interval:
+    """Return the values of a range: from the previous one's bound to its own.
+
+    NULL is in the first one.
+    """
     known = [each.values for each in partitions.parts[: number + 1]]
     least, most = (known[-2] if number else None), known[-1]
     if "" in (least, most):
         raise NoConditionError(
             f"the bounds of partition {partitions.parts[number].name} are not known yet"
         )
-    sides = []
-    if least is not None:
-        sides.append(f"{name} >= {value_of(least)}")
-    if most.upper() != _MAXVALUE:
-        sides.append(f"{name} < {value_of(most)}")
-    text = " AND ".join(sides) or "true"
-    return f"({text})" if number else f"({text} OR {name} IS NULL)"
+    return Interval(
+        None if least is None else value_of(least),
+        None if most.upper() == _MAXVALUE else value_of(most),
+    )
 
 
-def _list(part: Partition, column: str, value_of: Callable[[str], str]) -> str:
-    """Return the condition of a list of values."""
-    name = quoted(column)
+def _list(
+    part: Partition, value_of: Callable[[str], Any]
+) -> tuple[list[Interval], bool]:
+    """Return the values of a list, and whether NULL is one of them."""
     items = _ITEMS.findall(part.values)
     if not items or "(" in part.values:
         raise NoConditionError(f"the values of partition {part.name} are not known")
     if any(each.upper() == "DEFAULT" for each in items):
         raise NoConditionError(f"partition {part.name} has all other values")
     values = [value_of(each) for each in items if each.upper() != "NULL"]
-    conditions = [f"{name} IN ({', '.join(values)})"] if values else []
-    if len(values) < len(items):
-        conditions.append(f"{name} IS NULL")
-    return f"({' OR '.join(conditions)})"
+    found = [Interval(value, value, is_closed=True) for value in values]
+    return found, len(values) < len(items)
 
 
 def _plain(text: str, kind: pa.DataType) -> Any:

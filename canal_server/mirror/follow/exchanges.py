@@ -146,7 +146,8 @@ class Exchanging:
         if not statement.is_convert:
             partitions, table = self._partitioned.columns.partitions, sides[0].table
             name = statement.partition
-            self._where = exchanged_rows(partitions, name, table, partitioned)
+            found = exchanged_rows(partitions, name, table, partitioned)
+            self._where = found.sql
         elif not statement.is_checked:
             raise _NotInLakeError("the rows of the new partition were not checked")
         upto = self._exchange.partitioned.seq + 1

@@ -24,7 +24,11 @@ from canal_server.mirror.ddl.evolve import (
     decide,
 )
 from canal_server.mirror.ddl.partition_statements import partition_statement
-from canal_server.mirror.ddl.partitions import deleted_rows, partitions_after
+from canal_server.mirror.ddl.partitions import (
+    NoConditionError,
+    deleted_rows,
+    partitions_after,
+)
 from canal_server.mirror.ddl.table_statements import moves_rows_of, read_statement
 from canal_server.mirror.ddl.widening import definitions_of
 from canal_server.mirror.follow.leaving import (
@@ -37,6 +41,7 @@ from canal_server.mirror.follow.leaving import (
 from canal_server.mirror.follow.stream_ends import warn_of_ends_by
 from canal_server.mirror.lake import masks
 from canal_server.mirror.lake.delta.delta import DeltaLakeTable
+from canal_server.mirror.lake.lake_table import RowTable
 from canal_server.mirror.lake.row_keys import NullKeyError, check_keys
 from canal_server.mirror.state.lake_tables import UnlikeError
 from canal_server.mirror.state.table_shape import Columns
@@ -296,11 +301,10 @@ class Follower:
     # --------------------------------------------------------------------------------
 
     def _statement(self, item: Packed, note: Mapping[str, str]) -> None:
-        where = f"{item.journal}:{item.position}"
         if item.seq < self.applied:
             self._accept_repeated(item)
             return
-        context = f"at {where}: {item.sql[:200]}{self.doubt and f' ({self.doubt})'}"
+        context = self._context(item)
         if not item.is_ddl and item.event_type != _EMPTIES:
             raise CopyNeededError(
                 f"a change was logged as a statement, without its rows, {context}"
@@ -312,6 +316,7 @@ class Follower:
         upto = item.seq + 1
         if self._changes_partitions(item, note):
             return
+        context = self._context(item)
         decision = self._decided(item)
         if isinstance(decision, Dropped | Replaced | Copy | Stop):
             raise _leaving(decision, item, context)
@@ -332,6 +337,11 @@ class Follower:
                 self.lake.evolve(self.copy_id, decision.steps, upto, note)
             self.applied = upto
         self._use_columns(decision)
+
+    def _context(self, item: Packed) -> str:
+        """Return what messages say about a statement."""
+        doubt = f" ({self.doubt})" if self.doubt else ""
+        return f"at {item.journal}:{item.position}: {item.sql[:200]}{doubt}"
 
     def awaits(self, item: Packed, note: Mapping[str, str]) -> bool:
         """Write all rows before a statement, unless that was applied before.
@@ -366,10 +376,12 @@ class Follower:
             return False
         if statement.deletes:
             lake = self.lake
-            if not isinstance(lake, DeltaLakeTable):
+            if not isinstance(lake, RowTable):
                 return False
-            where = deleted_rows(partitions, statement, self.table, lake)
-            if where is None:
+            try:
+                where = deleted_rows(partitions, statement, self.table, lake)
+            except NoConditionError as error:
+                self.doubt = str(error)
                 return False
             upto = item.seq + 1
             lake.delete(self.copy_id, where, upto, committed_ms(item), note)

@@ -24,6 +24,79 @@ class Within(NamedTuple):
     greatest: Any
 
 
+class Interval(NamedTuple):
+    """Values from `least` to `end`; None: no limit. `is_closed`: `end` is in it."""
+
+    least: Any
+    end: Any
+    is_closed: bool = False
+
+    def holds_any(self, least: Any, greatest: Any) -> bool:
+        """Check whether it overlaps with the values between two others."""
+        if self.least is not None and greatest < self.least:
+            return False
+        if self.end is None:
+            return True
+        return bool(least <= self.end if self.is_closed else least < self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """The rows whose value of a column is in one of some intervals.
+
+    Values have the form of Arrow. `has_null`: rows with NULL belong to them.
+    """
+
+    column: str
+    kind: pa.DataType
+    intervals: tuple[Interval, ...]
+    has_null: bool = False
+
+    @property
+    def sql(self) -> str:
+        """The condition in SQL."""
+        name = quoted(self.column)
+        parts = []
+        for least, end, is_closed in self.intervals:
+            sides = []
+            if least is not None:
+                sides.append(f"{name} >= {literal(least, self.kind)}")
+            if end is not None:
+                sign = "<=" if is_closed else "<"
+                sides.append(f"{name} {sign} {literal(end, self.kind)}")
+            parts.append(f"({' AND '.join(sides) or 'true'})")
+        if self.has_null:
+            parts.append(f"{name} IS NULL")
+        return f"({' OR '.join(parts)})"
+
+    def chosen(self, values: pa.Array) -> pa.BooleanArray:
+        """Return for each value of the column whether its row is one of them."""
+        # A limit may be greater than any value of the type.
+        kind = pa.int64() if pa.types.is_integer(self.kind) else self.kind
+        values = values.cast(kind)
+        found = pa.repeat(pa.scalar(False), len(values))
+        for least, end, is_closed in self.intervals:
+            inside = pc.is_valid(values)
+            if least is not None:
+                after = pc.greater_equal(values, pa.scalar(least, kind))
+                inside = pc.and_(inside, pc.fill_null(after, False))
+            if end is not None:
+                compare = pc.less_equal if is_closed else pc.less
+                before = compare(values, pa.scalar(end, kind))
+                inside = pc.and_(inside, pc.fill_null(before, False))
+            found = pc.or_(found, inside)
+        return pc.or_(found, pc.is_null(values)) if self.has_null else found
+
+    def may_be_in(self, least: Any, greatest: Any, *, nulls: bool) -> bool:
+        """Check whether a file with these bounds may have one of the rows.
+
+        None: the bound is unknown. `nulls`: it may have rows with NULL.
+        """
+        if least is None or greatest is None or (self.has_null and nulls):
+            return True
+        return any(each.holds_any(least, greatest) for each in self.intervals)
+
+
 @dataclass(frozen=True, slots=True)
 class Where:
     """What holds for rows: all of these ranges; `live`: not marked as deleted."""

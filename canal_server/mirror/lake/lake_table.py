@@ -6,7 +6,7 @@ killed meanwhile. Repeating one with the same position changes nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from canal_server.mirror.lake.value_forms import parts_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from canal_server.mirror.lake.conditions import Where
+    from canal_server.mirror.lake.conditions import Among, Where
     from canal_server.mirror.lake.steps import Step
     from canal_server.mirror.settings.table_values import CopiedFile, MirrorTable
     from canal_server.runtime.lifecycle import Stop
@@ -217,6 +217,24 @@ class LakeTable(Protocol):
 
     def size(self) -> Size | None:
         """Return how large the table is now; None if it does not exist."""
+
+
+@runtime_checkable
+class RowTable(LakeTable, Protocol):
+    """A table of rows; logs of changes are none."""
+
+    def delete(
+        self,
+        copy_id: str,
+        where: Among | None,
+        upto: int,
+        at_ms: int,
+        note: Mapping[str, str],
+    ) -> None:
+        """Delete some rows at a time, in one commit; None: all of them."""
+
+    def has_null(self, column: str) -> bool:
+        """Check whether a row may have NULL in a column, also one that is deleted."""
 
 
 def as_in_lake(changes: pa.Table) -> pa.Table:

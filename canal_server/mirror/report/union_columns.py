@@ -61,7 +61,8 @@ def union_columns(
 
 
 def _shown(entry: LakeEntry, name: str) -> str:
-    return entry.names[entry.columns.get_field_index(name)]
+    number: int = entry.columns.get_field_index(name)
+    return entry.names[number]
 
 
 def _taken(view: str, entries: Sequence[LakeEntry]) -> list[str]:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from deltalake import CommitProperties
 
-    from canal_server.mirror.lake.conditions import Where
+    from canal_server.mirror.lake.conditions import Among, Where
     from canal_server.mirror.lake.lake_table import Files
     from canal_server.mirror.lake.steps import Step
     from canal_server.mirror.settings.table_values import CopiedFile, MirrorTable
@@ -324,17 +324,17 @@ class DeltaLakeTable:
         self, copy_id: str, upto: int, at_ms: int, note: Mapping[str, str]
     ) -> None:
         """Commit the removal of all rows, or marks them all as deleted."""
-        self.delete(copy_id, "", upto, at_ms, note)
+        self.delete(copy_id, None, upto, at_ms, note)
 
     def delete(  # those of `empty`, and the condition
         self,
         copy_id: str,
-        where: str,
+        where: Among | None,
         upto: int,
         at_ms: int,
         note: Mapping[str, str],
     ) -> None:
-        """Commit the removal of rows, or marks them as deleted; "": all of them."""
+        """Commit the removal of rows, or marks them as deleted; None: all of them."""
         with self._as_lake_error("delete rows of"):
             delta = self._published(copy_id)
             if delta_log.applied(delta, copy_id) >= upto:
@@ -344,7 +344,8 @@ class DeltaLakeTable:
             if self._table.deletes == "soft":
                 delta_changes.mark(delta, where, upto, at_ms, commit)
             else:
-                delta.delete(where or None, commit_properties=commit)
+                condition = None if where is None else where.sql
+                delta.delete(condition, commit_properties=commit)
             if delta.version() == before:  # there was no such row
                 delta_log.commit_alone(delta, commit)
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties
     from deltalake.table import TableMerger
 
+    from canal_server.mirror.lake.conditions import Among
     from canal_server.mirror.lake.delta.delta_layout import Layout
 
 _OP: Final = "_change_type"
@@ -124,9 +125,13 @@ def count(
 
 
 def mark(
-    delta: DeltaTable, where: str, upto: int, at_ms: int, commit: CommitProperties
+    delta: DeltaTable,
+    where: Among | None,
+    upto: int,
+    at_ms: int,
+    commit: CommitProperties,
 ) -> None:
-    """Mark rows that fulfil a condition as deleted; "": all of them."""
+    """Mark rows that fulfil a condition as deleted; None: all of them."""
     at = pa.scalar(at_ms * 1000, TIME.type).as_py()
     live = f"NOT {quoted(DELETED.name)}"
     delta.update(
@@ -136,7 +141,7 @@ def mark(
             quoted(ROW.name): "0",
             quoted(TIME.name): literal(at, TIME.type),
         },
-        predicate=f"{live} AND {where}" if where else live,
+        predicate=live if where is None else f"{live} AND {where.sql}",
         writer_properties=WRITER,
         commit_properties=commit,
     )

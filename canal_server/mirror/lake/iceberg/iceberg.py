@@ -41,7 +41,9 @@ from canal_server.mirror.lake.iceberg.iceberg_files import (
     FileRows,
     FileWriter,
     copied,
+    delete_staged,
     ends,
+    nulls,
     sync,
     within,
 )
@@ -67,12 +69,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyiceberg.catalog import Catalog
-    from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table import Table
 
-    from canal_server.mirror.lake.conditions import Where
+    from canal_server.mirror.lake.conditions import Among, Where
     from canal_server.mirror.lake.iceberg.iceberg_columns import Column
     from canal_server.mirror.lake.lake_table import Files
     from canal_server.mirror.lake.steps import Step
@@ -183,11 +184,11 @@ class IcebergLakeTable:
             changes = self._difference(table, files, at, stop)
             if changes is not None:
                 done = self._commit_changes(table, changes, record)
-                self._delete_staged(table, files)
+                delete_staged(table.io, self._path, files)
                 return done
         spec = None if is_same else wanted.new_spec(table.metadata, columns)
         with self._writing(table, columns, spec) as writer:
-            added = self._copied(table.io, columns, files, writer)
+            added = copied(table.io, self._path, columns, files, writer)
             removed = {each.file_path for each in self._manifests.files(table)}
             self._commit(table, Change(added, removed, columns, spec=spec), record)
         return None
@@ -211,7 +212,7 @@ class IcebergLakeTable:
         staged = creation.update_snapshot(dict(record)).fast_append()
         io = load_file_io(self._catalog.properties, self._path)
         writer = FileWriter(io, self._path, columns, self._key, self._partitioning)
-        for each in self._copied(io, columns, files, writer):
+        for each in copied(io, self._path, columns, files, writer):
             staged.append_data_file(each)
         staged.commit()
         snapshot = creation.table_metadata.current_snapshot()
@@ -237,26 +238,6 @@ class IcebergLakeTable:
         paths = [f"{self._path}/{each.path}" for each in files]
         theirs = FileRows(table.io, columns, paths, by_name=True)
         return copy_difference.difference(ours, theirs, rows, self._key, at, stop)
-
-    def _copied(
-        self,
-        io: FileIO,
-        columns: Sequence[Column],
-        files: Sequence[CopiedFile],
-        writer: FileWriter,
-    ) -> list[DataFile]:
-        found = []
-        for each in files:
-            path = f"{self._path}/{each.path}"
-            found += copied(io, path, columns, writer, self._key)
-        return found
-
-    def _delete_staged(self, table: Table, files: Sequence[CopiedFile]) -> None:
-        """Delete the files of a copy that were compared and are not of the table."""
-        for each in files:
-            # A vacuum deletes what is left.
-            with suppress(OSError):
-                table.io.delete(f"{self._path}/{each.path}")
 
     def apply(
         self,
@@ -305,16 +286,22 @@ class IcebergLakeTable:
         self, copy_id: str, upto: int, at_ms: int, note: Mapping[str, str]
     ) -> None:
         """Commit the removal of all rows, or marks them all as deleted."""
-        with self._as_lake_error("empty"):
+        self.delete(copy_id, None, upto, at_ms, note)
+
+    def delete(  # those of `empty`, and the condition
+        self,
+        copy_id: str,
+        where: Among | None,
+        upto: int,
+        at_ms: int,
+        note: Mapping[str, str],
+    ) -> None:
+        """Commit the removal of rows, or marks them as deleted; None: all of them."""
+        with self._as_lake_error("delete rows of"):
             table = self._published(copy_id)
             if iceberg_commit.applied(table.metadata, copy_id) >= upto:
                 return
             record = iceberg_commit.record(copy_id, upto, note)
-            if self._table.deletes != "soft":
-                files = self._manifests.files(table)
-                removed = {each.file_path for each in files}
-                self._commit(table, Change(removed=removed), record)
-                return
             values = {
                 DELETED.name: pa.scalar(True),
                 SEQ.name: pa.scalar(upto, SEQ.type),
@@ -322,8 +309,19 @@ class IcebergLakeTable:
                 TIME.name: pa.scalar(at_ms * 1000, TIME.type),
             }
             with self._writing(table, _columns(table)) as writer:
-                change = self._rewriter(table, writer).all_marked(values)
+                files = self._rewriter(table, writer)
+                if self._table.deletes == "soft":
+                    change = files.marked(where, values)
+                else:
+                    change = files.without(where)
                 self._commit(table, change, record)
+
+    def has_null(self, column: str) -> bool:
+        """Check whether a file has NULL in a column, or may have it."""
+        with self._as_lake_error("read"):
+            table = self._existing()
+            found = next(each for each in _columns(table) if each.name == column)
+            return any(nulls(each, found) for each in self._manifests.files(table))
 
     def evolve(
         self, copy_id: str, steps: Sequence[Step], upto: int, note: Mapping[str, str]

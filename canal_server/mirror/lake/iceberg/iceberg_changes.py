@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from canal_server.mirror.lake import fold, hashes
 from canal_server.mirror.lake.iceberg.iceberg_columns import arrow_schema
 from canal_server.mirror.lake.iceberg.iceberg_commit import Change
-from canal_server.mirror.lake.iceberg.iceberg_files import FileRows, ends
+from canal_server.mirror.lake.iceberg.iceberg_files import FileRows, ends, nulls
 from canal_server.mirror.lake.keyless import as_array, difference
 from canal_server.mirror.lake.lake_table import (
     ADDED,
@@ -28,13 +28,16 @@ from canal_server.mirror.lake.lake_table import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile
 
+    from canal_server.mirror.lake.conditions import Among
     from canal_server.mirror.lake.iceberg.iceberg_columns import Column
     from canal_server.mirror.lake.iceberg.iceberg_files import FileWriter
+
+    _Choice = Callable[[pa.RecordBatch], pa.BooleanArray]
 
 _OP: Final = "_change_type"
 
@@ -190,28 +193,69 @@ class Rewriter:
         for batch in self._rows.batches(number):
             yield batch.filter(pc.invert(_chosen(batch, removed, soft=soft)))
 
-    # --- all rows ---------------------------------------------------------------------
+    # --- by a condition ---------------------------------------------------------------
 
-    def all_marked(self, values: dict[str, pa.Scalar]) -> Change:
-        """Give columns of all rows that are not marked as deleted these values."""
+    def without(self, where: Among | None) -> Change:
+        """Remove rows; None: all of them."""
         change = Change()
-        for number in range(len(self._files)):
-            names = [DELETED.name]
-            if all(
-                pc.all(batch.column(0)).as_py()
-                for batch in self._rows.batches(number, names)
-            ):
-                continue
-            self._replace(change, number, self._set(number, values))
+        for number, chosen, count in self._with_rows(where):
+            if count == self._files[number].record_count:
+                change.removed.add(self._files[number].file_path)
+            else:
+                rows = (
+                    batch.filter(pc.invert(chosen(batch)))
+                    for batch in self._rows.batches(number)
+                )
+                self._replace(change, number, rows)
         return change
 
+    def marked(self, where: Among | None, values: dict[str, pa.Scalar]) -> Change:
+        """Give columns of rows that are not marked as deleted these values."""
+        change = Change()
+        for number, chosen, _ in self._with_rows(where, soft=True):
+            self._replace(change, number, self._set(number, chosen, values))
+        return change
+
+    def _with_rows(
+        self, where: Among | None, *, soft: bool = False
+    ) -> Iterator[tuple[int, _Choice, int]]:
+        """Yield files that have some of the rows: what finds these, and their number.
+
+        `soft`: only those that are not marked as deleted.
+        """
+        names = [] if where is None else [where.column]
+        names += [DELETED.name] if soft else []
+
+        def chosen(batch: pa.RecordBatch) -> pa.BooleanArray:
+            found = pa.repeat(pa.scalar(True), batch.num_rows)
+            if where is not None:
+                found = where.chosen(batch.column(where.column))
+            return _live(found, batch) if soft else found
+
+        for number, file in enumerate(self._files):
+            if where is not None and not self._may_have(file, where):
+                continue
+            if not names:
+                yield number, chosen, file.record_count
+                continue
+            count = sum(
+                pc.sum(chosen(batch)).as_py() or 0
+                for batch in self._rows.batches(number, names)
+            )
+            if count:
+                yield number, chosen, count
+
+    def _may_have(self, file: DataFile, where: Among) -> bool:
+        column = next(each for each in self._columns if each.name == where.column)
+        return where.may_be_in(*ends(file, column), nulls=nulls(file, column) != 0)
+
     def _set(
-        self, number: int, values: dict[str, pa.Scalar]
+        self, number: int, chosen: _Choice, values: dict[str, pa.Scalar]
     ) -> Iterator[pa.RecordBatch]:
         for batch in self._rows.batches(number):
-            marked = batch.column(DELETED.name)
+            changes = chosen(batch)
             arrays = [
-                pc.if_else(marked, batch.column(field.name), values[field.name])
+                pc.if_else(changes, values[field.name], batch.column(field.name))
                 if field.name in values
                 else batch.column(field.name)
                 for field in self._schema
@@ -336,6 +380,9 @@ def _chosen(
     batch: pa.RecordBatch, removed: pa.Int64Array, *, soft: bool
 ) -> pa.BooleanArray:
     found = pc.is_in(batch.column(HASH.name), removed)
-    if soft:
-        found = pc.and_(found, pc.invert(batch.column(DELETED.name)))
-    return found
+    return _live(found, batch) if soft else found
+
+
+def _live(chosen: pa.BooleanArray, batch: pa.RecordBatch) -> pa.BooleanArray:
+    """Return which of the chosen rows are not marked as deleted."""
+    return pc.and_(chosen, pc.invert(batch.column(DELETED.name)))

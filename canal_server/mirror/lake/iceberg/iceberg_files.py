@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
     from canal_server.mirror.lake.conditions import Where
+    from canal_server.mirror.settings.table_values import CopiedFile
 
 FILE_ROWS: Final = 150_000  # a change of one row rewrites the whole file
 BATCH_ROWS: Final = 32_768
@@ -129,7 +130,7 @@ class FileWriter:
         self._io = io
         self._location = location
         self._columns = columns
-        self._key = [*key, *partitioning.sources]
+        self.key = [*key, *partitioning.sources]  # columns that have bounds
         self.partitioning = partitioning
         self.written: list[DataFile] = []
 
@@ -169,7 +170,7 @@ class FileWriter:
         size = len(output)
         spec_partition = SpecPartition(self.partitioning.spec_id, partition)
         data_file = described(
-            path, size, found[0], self._columns, self._key, spec_partition
+            path, size, found[0], self._columns, self.key, spec_partition
         )
         self.written.append(data_file)
         return data_file
@@ -266,6 +267,13 @@ def ends(file: DataFile, column: Column) -> tuple[Any, Any]:
     return found[0], found[1]
 
 
+def nulls(file: DataFile, column: Column) -> int:
+    """Return how many rows of a file have NULL in a column; below 0: unknown."""
+    if not file.null_value_counts:
+        return -1
+    return int(file.null_value_counts.get(column.id, -1))
+
+
 def within(
     files: Sequence[DataFile], columns: Sequence[Column], where: Where
 ) -> list[DataFile]:
@@ -310,10 +318,28 @@ def _has_order(kind: pa.DataType) -> bool:
 
 def copied(
     io: FileIO,
-    path: str,
+    location: str,
     columns: Sequence[Column],
+    files: Iterable[CopiedFile],
     writer: FileWriter,
-    key: Sequence[str],
+) -> list[DataFile]:
+    """Return the files of a copy as files of the table."""
+    found = []
+    for each in files:
+        found += _copied(io, f"{location}/{each.path}", columns, writer)
+    return found
+
+
+def delete_staged(io: FileIO, location: str, files: Iterable[CopiedFile]) -> None:
+    """Delete the files of a copy that were compared and are not of the table."""
+    for each in files:
+        # A vacuum deletes what is left.
+        with suppress(OSError):
+            io.delete(f"{location}/{each.path}")
+
+
+def _copied(
+    io: FileIO, path: str, columns: Sequence[Column], writer: FileWriter
 ) -> list[DataFile]:
     """Return a file of a copy as files of the table.
 
@@ -330,9 +356,10 @@ def copied(
     if len(partitions) == 1:
         if ids_of(schema) == {each.id: each.name for each in columns}:
             spec_partition = SpecPartition(writer.partitioning.spec_id, partitions[0])
-            key = [*key, *writer.partitioning.sources]
             return [
-                described(path, len(source), metadata, columns, key, spec_partition)
+                described(
+                    path, len(source), metadata, columns, writer.key, spec_partition
+                )
             ]
         written = writer.write(by_names(io, columns, path), partitions[0])
         return [] if written is None else [written]

@@ -6,6 +6,7 @@ In the end `mirror verify` finds each row of the source once.
 from __future__ import annotations
 
 import os
+import re
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fix_interop import SWITCH
 from fix_mirror_process import PATIENCE_S
+from fix_mounts import mounted
 from fix_random import longer
 from fix_s3 import BUCKET
 from mirror_scene import MirrorScene
 from mirror_writes import MirrorLoad
+from small_disk import full
 
 if TYPE_CHECKING:
     import random
@@ -116,3 +119,44 @@ def test_killed(shop: Any, own_s3: OwnS3, rng: random.Random, tmp_path: Path) ->
         start(mirror)
     scene.verify(scene.settle())
     mirror.stop()
+
+
+def test_a_full_bucket(shop: Any, own_s3: OwnS3, tmp_path: Path) -> None:
+    """Changes wait, the log says why, and each is there once when there is room.
+
+    Also if the mirror is killed in the meantime.
+    """
+    mirror = shop
+    with mounted(tmp_path / "disk", "size=64m") as disk:
+        server = own_s3(disk)
+        in_store(mirror, server, disk, tmp_path)
+        mirror.source.execute(
+            f"CREATE TABLE {SCHEMA}.t (id INT PRIMARY KEY, v VARCHAR(20))",
+            f"CREATE TABLE {SCHEMA}.keyless (n INT)",
+            f"INSERT INTO {SCHEMA}.t VALUES (1, 'a'), (2, 'b')",
+        )
+        start(mirror)
+        mirror.agree(t=("id",), keyless=())
+        for number, is_killed in enumerate((False, True)):
+            with full(disk):
+                mirror.source.execute(
+                    f"INSERT INTO {SCHEMA}.t VALUES ({10 + number}, 'waits')",
+                    f"UPDATE {SCHEMA}.t SET v = 'round {number}' WHERE id = 1",
+                    f"INSERT INTO {SCHEMA}.keyless VALUES ({number}), ({number})",
+                )
+                said = mirror.process.log
+                fails = partial(_fails, said, len(said))
+                mirror.wait_for(fails, "the error")
+                if is_killed:
+                    mirror.kill()
+            if mirror.process is None:
+                start(mirror)
+            mirror.agree(t=("id",), keyless=())
+        mirror.stop()
+        server.kill()
+
+
+def _fails(log: list[str], after: int) -> bool:
+    """Check whether lines of a log say that the stream fails as the store is full."""
+    found = "the stream failed.*the store fails: check whether it is full"
+    return any(re.search(found, line) for line in log[after:])

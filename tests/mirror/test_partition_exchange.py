@@ -84,3 +84,28 @@ def test_exchanged(mirror: Any) -> None:
         log = "".join(mirror.process.log)
         assert "has rows that do not belong into partition one" in log
     mirror.stop()
+
+
+def test_a_partitioned_table_that_is_excluded(mirror: Any) -> None:
+    """The statement is noticed for the other table, which is copied again."""
+    (rule,) = mirror.settings["tables"]
+    rule["exclude"] = rf"{mirror.pipeline.schema}\.p"
+    run(
+        mirror,
+        "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(100))",
+        "CREATE TABLE p LIKE t",
+        f"ALTER TABLE p PARTITION BY RANGE (id) {RANGES})",
+        "INSERT INTO t VALUES (1, 'of t')",
+        "INSERT INTO p VALUES (500, 'of p'), (1500, 'stays')",
+    )
+    mirror.start()
+    mirror.agree(t=("id",))
+    run(
+        mirror,
+        "ALTER TABLE p EXCHANGE PARTITION one WITH TABLE t",
+        "UPDATE t SET a = 'then'",
+    )
+    mirror.agree(t=("id",))
+    mirror.wait_for(lambda: mirror.state("t")["copies"] == 2, "a copy")
+    mirror.stop()
+    assert mirror.state("p") == {}

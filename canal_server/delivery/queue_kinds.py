@@ -77,6 +77,7 @@ class KafkaKind:
             self._settings,
             purpose=purpose_of(self._queue),
             creation=self._creation(router),
+            passes_refused=bool(self._queue.too_large_topic),
         )
 
     def transactional_producer(

@@ -36,7 +36,7 @@ from canal_server.runtime.log_context import log_about
 from canal_server.runtime.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from canal_server.queues.message_form import Encode
     from canal_server.queues.producers.queue_producer import Message, Producer
@@ -218,13 +218,29 @@ class QueueWorker:
                     producer.poll(POLL_S)
                 self._settle(producer)
         except CanalError as error:
+            sendings = [each.sending for each in self._window]
             self._give_back(producer, error)
-            raise
+            raise self._cause(error, sendings) from None
         except BaseException as error:
             # Of an unknown state: begin as after a restart.
             self._give_back(producer, error)
             self._client.disconnect()
             raise
+
+    def _cause(self, error: CanalError, sendings: Iterable[Sending]) -> CanalError:
+        """Return the first answer that explains an error, which may be the error.
+
+        After a message that failed the producer refuses others, perhaps before that
+        answer was looked at.
+        """
+        if isinstance(error, BrokerUnavailableError):
+            for sending in sendings:
+                for _, refused in sending.refused:
+                    if self._limits.too_large_topic in ("", refused.topic):
+                        return refused
+                if sending.failure is not None:
+                    return sending.failure
+        return error
 
     def _check_served(self) -> None:
         """Raise CanalError when the destination no longer runs here.

@@ -44,6 +44,11 @@ _OURS: Final = {
 }
 # The broker's limit is one of batches, so a batch of small messages may be too large.
 _ONE_BY_ONE: Final = {"batch.num.messages": "1"}
+# After an error of a message it would send those that follow: they fail as well.
+_NO_GAPS: Final = {"enable.gapless.guarantee": "true"}
+# How long a producer that sends nothing more waits for answers. What follows the failed
+# message was refused, and librdkafka would send that again for ever.
+_DEAD_S: Final = 2.0
 _FIXED: Final = {
     "enable.idempotence": "true",  # implies acks=all, and keeps the order of partitions
     "message.timeout.ms": "0",  # never given up by the library
@@ -101,13 +106,21 @@ class KafkaProducer:
         size_remedy: str = _REMEDY_OF_SIZE,
         creation: TopicCreation | None = None,
         fixed: Mapping[str, str] | None = None,
+        passes_refused: bool = False,
     ) -> None:
-        """Check the settings; `fixed` are further ones that nobody can change."""
+        """Check the settings; `fixed` are further ones that nobody can change.
+
+        `passes_refused`: what follows a message that is too large is sent. Else no
+        message of a partition is sent after one that failed.
+        """
         self._kafka = optional_module("confluent_kafka", purpose, extra="kafka")
+        # Else all of a transaction is dropped together.
+        self._is_ordered = "transactional.id" not in (fixed or {})
         self._config = {**_OURS, **settings, **_FIXED, **(fixed or {})}
         self.servers = settings["bootstrap.servers"]
         self._size_remedy = size_remedy
         self._creation = creation
+        self._passes_refused = passes_refused
         self.last_error = ""
         self.confirmed = 0
         self._counts: dict[str, int] = {}  # partitions of topics that are there
@@ -117,6 +130,11 @@ class KafkaProducer:
         self._is_single = False  # a message is a batch, for the present producer
         self._wants_single = False  # and for the next one
         self._is_spent = False  # the producer must be replaced
+        self._dead_since_s: float | None = None  # and sends nothing more
+        # Partitions in which brokers confirmed a message of the present producer, and
+        # those in which the first one is on its way.
+        self._proven: set[tuple[str, int]] = set()
+        self._proving: set[tuple[str, int]] = set()
         self._fatal: Any = None  # the error for which it must be
         try:
             self._producer: Any = self._made()  # connects to nobody yet
@@ -142,10 +160,14 @@ class KafkaProducer:
                 self._find(message[0], message[1])
 
     def try_send(self, message: Message, sending: Sending) -> bool:
-        """Hand a message to librdkafka; false: its queue is full.
+        """Hand a message to librdkafka; false: not now.
 
-        Raises MessageRefusedError, BrokerUnavailableError.
+        Its queue is full, or the first message to that partition is not answered yet:
+        of a producer that they do not know, brokers accept what follows a message that
+        they refused. Raises MessageRefusedError, BrokerUnavailableError.
         """
+        if message[:2] not in self._proven and message[:2] in self._proving:
+            return False
         if sending is not self._sending:
             self._sending, self._report = sending, self._report_to(sending)
         produce, report = self._producer.produce, self._report
@@ -167,6 +189,8 @@ class KafkaProducer:
         except self._kafka.KafkaException as error:
             raise self._failure(error.args[0], topic, size, is_answer=False) from None
         self._on_way += 1
+        if self._is_ordered and message[:2] not in self._proven:
+            self._proving.add(message[:2])
         sending.note(topic, size)
         return True
 
@@ -178,6 +202,11 @@ class KafkaProducer:
 
         def on_delivery(error: Any, answered: Any) -> None:
             self._on_way -= 1
+            if self._proving:
+                place = answered.topic(), answered.partition()
+                self._proving.discard(place)
+                if error is None:
+                    self._proven.add(place)
             if error is None:
                 self.last_error = ""
                 self.confirmed += 1
@@ -188,6 +217,8 @@ class KafkaProducer:
                 answered.key(), None,
             )  # fmt: skip
             size = size_of(message)
+            if self._is_gapless:
+                self._die()  # librdkafka does not say so by `error_cb`
             failure = self._failure(error, message[0], size, is_answer=True)
             sending.answered(message if sending.is_keyed else message[:3], failure)
 
@@ -195,6 +226,10 @@ class KafkaProducer:
 
     def poll(self, timeout_s: float) -> None:
         """Note what was confirmed, waiting for the first confirmation."""
+        if self._dead_since_s is not None and self._on_way:
+            # What was handed over while it died would wait for ever.
+            is_late = time.monotonic() > self._dead_since_s + _DEAD_S
+            self._producer.purge(in_flight=is_late, blocking=False)
         try:
             self._producer.poll(timeout_s)
         except self._kafka.KafkaException as error:  # a fatal one
@@ -213,7 +248,8 @@ class KafkaProducer:
         self._producer = self._made()
         self._on_way = 0
         self._is_spent = False
-        self._fatal = None
+        self._dead_since_s = self._fatal = None
+        self._proven, self._proving = set(), set()
 
     def abandon(self, wait_s: float) -> None:
         """Forget what is not confirmed.
@@ -242,6 +278,11 @@ class KafkaProducer:
     def _made(self) -> Any:
         self._is_single = self._wants_single
         more = _ONE_BY_ONE if self._is_single else {}
+        self._is_gapless = self._is_ordered and not (
+            self._is_single and self._passes_refused
+        )
+        if self._is_gapless:
+            more = more | _NO_GAPS
         config = self._config | more | {"error_cb": self._on_error}
         return self._kafka.Producer(config, logger=Details())
 
@@ -428,7 +469,13 @@ class KafkaProducer:
 
     def _on_error(self, error: Any) -> None:
         self.last_error = error.str()
-        self._is_spent |= bool(error.fatal())
+        if error.fatal():
+            self._die()
+
+    def _die(self) -> None:
+        """Note that the present producer sends nothing more."""
+        self._is_spent = True
+        self._dead_since_s = self._dead_since_s or time.monotonic()
 
 
 class Details:

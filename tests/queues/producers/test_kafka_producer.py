@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
@@ -38,9 +39,11 @@ def send(producer: KafkaProducer, messages: Sequence[Message]) -> Sending:
     """Send messages, and wait until all are answered."""
     sending = Sending()
     give_up_at = time.monotonic() + PATIENCE_S
-    for each in messages:
-        while not producer.try_send(each, sending):
-            producer.poll(0.05)
+    # A failed message ends the producer, which may refuse those that follow.
+    with contextlib.suppress(BrokerUnavailableError):
+        for each in messages:
+            while not producer.try_send(each, sending):
+                producer.poll(0.05)
     sending.is_complete = True
     while sending.pending:
         producer.poll(0.05)
@@ -51,7 +54,7 @@ def send(producer: KafkaProducer, messages: Sequence[Message]) -> Sending:
 def test_a_topic_for_smaller_batches(kafka: Kafka, rng: random.Random) -> None:
     """Small messages are not refused because their batch was too large."""
     kafka.create(TOPIC, 1, {"max.message.bytes": "100000"})
-    producer = KafkaProducer({"bootstrap.servers": kafka.servers})
+    producer = KafkaProducer({"bootstrap.servers": kafka.servers}, passes_refused=True)
     producer.open()
     messages = [(TOPIC, 0, rng.randbytes(2000)) for _ in range(400)]
     producer.prepare(messages)
@@ -74,9 +77,43 @@ def test_a_topic_for_smaller_batches(kafka: Kafka, rng: random.Random) -> None:
     assert error.size == len(large[2]) + len(b"key")
     assert send(producer, messages[:3]).is_confirmed
     producer.close(1.0)
-    tail = kafka.messages(TOPIC, 405)[0][-405:]
-    expected = [*messages, small, small, *messages[:3]]
-    assert tail == [each[2] for each in expected]
+    # The first message of a producer goes alone: it was accepted before the batch.
+    expected = [messages[0], *messages, small, small, *messages[:3]]
+    assert kafka.messages(TOPIC, 406)[0] == [each[2] for each in expected]
+
+
+def test_nothing_is_sent_after_a_failure(kafka: Kafka, rng: random.Random) -> None:
+    """What follows a refused batch or message in its partition is not sent before it.
+
+    Nor when whoever sends it hears of the refusal late.
+    """
+    kafka.create(TOPIC, 1, {"max.message.bytes": "30000"})
+    producer = KafkaProducer({"bootstrap.servers": kafka.servers})
+    producer.open()
+    large: list[Message] = [(TOPIC, 0, rng.randbytes(2000)) for _ in range(100)]
+    follow: list[Message] = [(TOPIC, 0, b"%d" % number) for number in range(2000)]
+    never: list[Message] = [(TOPIC, 0, b"never %d" % number) for number in range(2000)]
+    producer.prepare(large)
+    sending = send(producer, [*large, *follow])
+    assert "accepts smaller batches than kafka.batch.size" in str(sending.failure)
+    producer.renew()
+    producer.prepare(large)
+    assert send(producer, [*large, *follow]).is_confirmed
+
+    too_large: Message = (TOPIC, 0, rng.randbytes(60_000))
+    ((refused, error),) = send(producer, [too_large, *never]).refused
+    assert refused == too_large
+    assert isinstance(error, MessageRefusedError)
+    producer.renew()
+    end: Message = (TOPIC, 0, b"end")
+    producer.prepare([end])
+    assert send(producer, [end]).is_confirmed
+    producer.close(1.0)
+    expected = [each[2] for each in [*large, *follow, end]]
+    found = kafka.messages(TOPIC, len(expected))[0]
+    while found[-1] != b"end":  # some came twice
+        found = kafka.messages(TOPIC, len(found) + 1)[0]
+    assert list(dict.fromkeys(found)) == expected
 
 
 def test_the_size_of_java(kafka: Kafka, rng: random.Random) -> None:

@@ -63,7 +63,7 @@ class Slice:
 
 
 class Watcher:
-    """A process that gets the ports' answers once whenever it is told to look."""
+    """A process that gets the ports' answers once whenever it is asked to look."""
 
     def __init__(self, metrics: int, page: int) -> None:
         urls = [
@@ -100,7 +100,7 @@ class Watcher:
         self._process.stdin.flush()
 
     def seen(self) -> None:
-        """Wait until it has seen what it was told to look at."""
+        """Wait until it has seen what it was asked to look at."""
         assert self._process.stdout
         assert self._process.stdout.readline(), "nobody watched"
 

@@ -148,7 +148,7 @@ class KafkaTopics:
 
     def _send(self, message: tuple[str, int, bytes]) -> None:
         deadline_s = time.monotonic() + FLUSH_S
-        while not self._producer.try_send(message, self._sending):
+        while not self._try_send(message):
             self._producer.poll(POLL_S)
             self._raise_failure()
             if time.monotonic() > deadline_s:
@@ -156,6 +156,13 @@ class KafkaTopics:
                     f"Kafka at {self._producer.servers} accepts no messages"
                     + self._reason()
                 )
+
+    def _try_send(self, message: tuple[str, int, bytes]) -> bool:
+        try:
+            return self._producer.try_send(message, self._sending)
+        except BrokerUnavailableError:
+            self.flush()  # an earlier message that was refused is the reason, if any
+            raise
 
     def _raise_failure(self) -> None:
         with _as_ours():

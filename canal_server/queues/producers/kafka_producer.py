@@ -114,7 +114,7 @@ class KafkaProducer:
         message of a partition is sent after one that failed.
         """
         self._kafka = optional_module("confluent_kafka", purpose, extra="kafka")
-        # Else all of a transaction is dropped together.
+        # Of a transaction with a failed message nothing is delivered anyway.
         self._is_ordered = "transactional.id" not in (fixed or {})
         self._config = {**_OURS, **settings, **_FIXED, **(fixed or {})}
         self.servers = settings["bootstrap.servers"]
@@ -203,10 +203,10 @@ class KafkaProducer:
         def on_delivery(error: Any, answered: Any) -> None:
             self._on_way -= 1
             if self._proving:
-                place = answered.topic(), answered.partition()
-                self._proving.discard(place)
+                partition = answered.topic(), answered.partition()
+                self._proving.discard(partition)
                 if error is None:
-                    self._proven.add(place)
+                    self._proven.add(partition)
             if error is None:
                 self.last_error = ""
                 self.confirmed += 1

@@ -6,8 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fix_random import longer
-from random_shop import Shop, Topic, wait_until
+from random_shop import (
+    Shop,
+    Topic,
+    stop_and_go_on,
+    wait_until,
+    write_under_kills,
+)
 
 from canal_server.cli import main
 
@@ -59,29 +64,8 @@ def test_kills(stopped: Pipeline, pulsar: Pulsar, rng: random.Random) -> None:
         r"created topic public/default/shop with 4 partitions"
     )
     topic = Topic(*(pulsar.follow(each) for each in PARTITIONS))
-    for number in range(longer(4)):
-        before = topic.count("log")
-        shop.write(rng.randint(50, 200))
-        wait_until(lambda: topic.count("log") > before, pipeline.process)  # noqa: B023
-        if number % 2:
-            pulsar.kill()
-            shop.write(20)
-            pulsar.start()
-        pipeline.kill()
-        shop.write(20)
-        pipeline.start()
-    wait_until(lambda: topic.has_all(shop), pipeline.process)
-    topic.check(shop)
-    pipeline.wait_for_status(lambda status: status["delivery"]["in_flight"] == 0)
-    found = pipeline.status()["delivery"]
-    assert (found["state"], found["reason"]) == ("delivering", "")
-    assert list(found["topics"]) == ["shop"]
-    seen = list(topic.log)
-    pipeline.stop()
-    pipeline.start()
-    shop.write(1)
-    wait_until(lambda: topic.has_all(shop), pipeline.process)
-    assert len(topic.log) == len(seen) + 1, "something came again after a clean stop"
+    write_under_kills(pipeline, pulsar, shop, topic, rng)
+    stop_and_go_on(pipeline, shop, topic)
 
 
 def test_a_broker_that_is_away(

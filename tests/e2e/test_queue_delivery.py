@@ -8,9 +8,14 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fix_random import longer
 from prometheus_client.parser import text_string_to_metric_families
-from random_shop import Shop, Topic, wait_until
+from random_shop import (
+    Shop,
+    Topic,
+    stop_and_go_on,
+    wait_until,
+    write_under_kills,
+)
 from servers import free_port
 from support_paths import TESTS
 
@@ -57,29 +62,8 @@ def test_kills(stopped: Pipeline, kafka: Kafka, rng: random.Random) -> None:
     shop = Shop(pipeline, rng, moves_keys=False)
     topic = Topic(*(kafka.follow("shop", number) for number in range(4)))
     deliver(pipeline, kafka, **BY_KEY)
-    for number in range(longer(4)):
-        before = topic.count("log")
-        shop.write(rng.randint(50, 200))
-        wait_until(lambda: topic.count("log") > before, pipeline.process)  # noqa: B023
-        if number % 2:
-            kafka.kill()
-            shop.write(20)
-            kafka.start()
-        pipeline.kill()
-        shop.write(20)
-        pipeline.start()
-    wait_until(lambda: topic.has_all(shop), pipeline.process)
-    topic.check(shop)
-    pipeline.wait_for_status(lambda status: status["delivery"]["in_flight"] == 0)
-    found = pipeline.status()["delivery"]
-    assert (found["state"], found["reason"]) == ("delivering", "")
-    assert list(found["topics"]) == ["shop"]
-    seen = list(topic.log)
-    pipeline.stop()
-    pipeline.start()
-    shop.write(1)
-    wait_until(lambda: topic.has_all(shop), pipeline.process)
-    assert len(topic.log) == len(seen) + 1, "something came again after a clean stop"
+    write_under_kills(pipeline, kafka, shop, topic, rng)
+    stop_and_go_on(pipeline, shop, topic)
 
 
 @pytest.mark.parametrize("routing", [{"canal.mq.topic": "shop"}, BY_KEY])

@@ -6,9 +6,14 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fix_random import longer
 from load import Load
-from random_shop import Shop, Topic, wait_until
+from random_shop import (
+    Shop,
+    Topic,
+    stop_and_go_on,
+    wait_until,
+    write_under_kills,
+)
 
 from canal_server.cli import main
 
@@ -44,36 +49,15 @@ def test_kills(stopped: Pipeline, rabbit: Rabbit, rng: random.Random) -> None:
     rabbit.create(QUEUE, EXCHANGE)
     shop, topic = Shop(pipeline, rng), Topic(rabbit.follow(QUEUE))
     deliver(pipeline, rabbit)
-    for number in range(longer(4)):
-        before = topic.count("log")
-        shop.write(rng.randint(50, 200))
-        wait_until(lambda: topic.count("log") > before, pipeline.process)  # noqa: B023
-        if number % 2:
-            rabbit.kill()
-            shop.write(20)
-            rabbit.start()
-        pipeline.kill()
-        shop.write(20)
-        pipeline.start()
-    wait_until(lambda: topic.has_all(shop), pipeline.process)
-    topic.check(shop)
+    write_under_kills(pipeline, rabbit, shop, topic, rng)
     # Nothing is missing among those that came, and repetitions are in order as well.
     last_times = list(dict.fromkeys(reversed(topic.log)))
     assert [int(each) for each in reversed(last_times)] == list(
         range(1, len(last_times) + 1)
     )
-    pipeline.wait_for_status(lambda status: status["delivery"]["in_flight"] == 0)
-    found = pipeline.status()["delivery"]
-    assert (found["state"], found["reason"]) == ("delivering", "")
-    assert list(found["topics"]) == ["shop"]
-    seen = list(topic.log)
     log = pipeline.process.log
-    pipeline.stop()
+    stop_and_go_on(pipeline, shop, topic)
     assert "pika" not in "".join(log)
-    pipeline.start()
-    shop.write(1)
-    wait_until(lambda: topic.has_all(shop), pipeline.process)
-    assert len(topic.log) == len(seen) + 1, "something came again after a clean stop"
 
 
 def test_a_broker_that_is_away(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fix_pipeline import UNIT_S
+from fix_random import longer
 
 from canal_server.model.entry import EntryType, EventType
 from canal_server.protocol.entry_messages import decode_entry
@@ -200,3 +201,49 @@ def wait_until(condition: Callable[[], bool], process: Process) -> None:
     while not condition():
         assert time.monotonic() < give_up_at, "".join(process.log)
         time.sleep(0.005)
+
+
+class Broker(Protocol):
+    """What can be killed and started again."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+    def start(self) -> object:
+        """Start it."""
+
+
+def write_under_kills(
+    pipeline: Pipeline, broker: Broker, shop: Shop, topic: Topic, rng: random.Random
+) -> None:
+    """Write while the server, and every second time the broker, is killed.
+
+    Returns when all has arrived and equals the source.
+    """
+    for number in range(longer(4)):
+        before = topic.count("log")
+        shop.write(rng.randint(50, 200))
+        wait_until(lambda: topic.count("log") > before, pipeline.process)  # noqa: B023
+        if number % 2:
+            broker.kill()
+            shop.write(20)
+            broker.start()
+        pipeline.kill()
+        shop.write(20)
+        pipeline.start()
+    wait_until(lambda: topic.has_all(shop), pipeline.process)
+    topic.check(shop)
+    pipeline.wait_for_status(lambda status: status["delivery"]["in_flight"] == 0)
+    found = pipeline.status()["delivery"]
+    assert (found["state"], found["reason"]) == ("delivering", "")
+    assert list(found["topics"]) == ["shop"]
+
+
+def stop_and_go_on(pipeline: Pipeline, shop: Shop, topic: Topic) -> None:
+    """Stop the server cleanly and start it: only what is new arrives."""
+    seen = list(topic.log)
+    pipeline.stop()
+    pipeline.start()
+    shop.write(1)
+    wait_until(lambda: topic.has_all(shop), pipeline.process)
+    assert len(topic.log) == len(seen) + 1, "something came again after a clean stop"

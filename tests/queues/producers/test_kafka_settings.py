@@ -38,15 +38,23 @@ def problems(**given: str) -> list[str]:
 
 
 def test_the_file_of_canal() -> None:
-    """Names that differ are translated; what is decided here is left out."""
+    """Names that differ are translated; what is decided here is left out.
+
+    So is the size of batches, which would make requests that small.
+    """
     assert librdkafka_settings(SHIPPED) == {
         "bootstrap.servers": "127.0.0.1:9092",
         "compression.type": "none",
-        "batch.size": "16384",
         "linger.ms": "1",
         "message.max.bytes": "1048576",
         "queue.buffering.max.kbytes": "32768",
     }
+
+
+@pytest.mark.parametrize("size", ["16383", "65536", "1000000"])
+def test_a_size_of_batches(size: str) -> None:
+    """A size that is not the default of the Java client is used as it is."""
+    assert librdkafka_settings({**SHIPPED, "batch.size": size})["batch.size"] == size
 
 
 def test_they_are_known(tmp_path: Path) -> None:

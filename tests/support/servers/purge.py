@@ -8,6 +8,8 @@ import time
 import pymysql
 from fix_pipeline import UNIT_S
 
+NOT_CONVERTED = 3854  # an error of MySQL: a string between character sets
+
 
 def purge(server, file=""):
     """Remove the binlog files before one, a new one unless it is named."""
@@ -24,12 +26,22 @@ def purge(server, file=""):
 
 def kill_dumps(server):
     """Kill all dumps of a server, also those whose clients have ended."""
-    # MySQL's information_schema fails while a session has letters beyond utf8mb3.
-    is_new = server.flavour == "mysql" and server.version >= (8, 0, 22)
-    owner = "performance_schema" if is_new else "information_schema"
-    dumps = server.execute(
-        f"SELECT id FROM {owner}.processlist WHERE command LIKE 'Binlog Dump%'"
-    )
-    for (number,) in dumps:
+    for (number,) in dumps_of(server):
         with contextlib.suppress(pymysql.err.MySQLError):  # it noticed just now
             server.execute(f"KILL {number}")
+
+
+def dumps_of(server):
+    """Return a row with the id of each dump."""
+    query = (
+        "SELECT id FROM information_schema.processlist"
+        " WHERE command LIKE 'Binlog Dump%'"
+    )
+    give_up_at = time.monotonic() + 3 * UNIT_S
+    while True:
+        try:
+            return server.execute(query)
+        except pymysql.err.OperationalError as error:
+            # While a session runs a statement with letters beyond utf8mb3.
+            if error.args[0] != NOT_CONVERTED or time.monotonic() > give_up_at:
+                raise

@@ -33,6 +33,7 @@ LAYERS = {
     "filters.table_filters": 1,
     "config": 2, "protocol": 2, "mysql": 2, "tls": 2,
     "doors.zookeeper": 2, "doors.sqlite": 2, "doors.sqltext": 2, "daemon.control": 2,
+    "doors.pymysql_driver": 2,
     "doors.prometheus": 3, "decoder.text": 3, "decoder.rows": 3, "decoder.events": 3,
     "filters": 3, "users": 3, "pipeline": 3, "store": 3, "position": 3, "ha": 3,
     "tablemeta.model": 3, "tablemeta.sql": 3, "tablemeta.tables": 3,
@@ -55,7 +56,8 @@ ORDERED = (
     ("core", "filters.table_filters"),
     ("core", "ports"),  # names of types in contracts
     ("runtime", "passwords", "config.schema"),
-    ("tls", "config"), ("tls", "mysql"),  # certificates and key stores
+    ("tls", "config"),  # certificates and key stores
+    ("tls", "doors.pymysql_driver", "mysql"),
     ("runtime", "ports"),
     ("decoder.text", "decoder.rows", "decoder.events"),
     ("tablemeta.model", "tablemeta.sql", "tablemeta.tables", "tablemeta.storage",
@@ -110,7 +112,7 @@ DOORS = {
     "pyiceberg": {"mirror"},
     "matplotlib": {"mirror"},
     "yaml": {"doors.yaml_document"},
-    "pymysql": {"mysql"},
+    "pymysql": {"doors.pymysql_driver"},
     "sqlalchemy": {"client"},
     "confluent_kafka": {"queues"},
     "pika": {"queues"},

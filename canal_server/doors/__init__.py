@@ -1,4 +1,4 @@
-"""Doors to foreign systems: SQLite, ZooKeeper, sqlglot, Prometheus, YAML, web services.
+"""Doors to foreign systems, such as SQLite, ZooKeeper, PyMySQL and web services.
 
 Code that needs a foreign system imports its door; only the door imports the library.
 Leaves out what is stored there.

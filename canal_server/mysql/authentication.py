@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from pymysql._auth import scramble_caching_sha2, sha2_rsa_encrypt
-
+from canal_server.doors.pymysql_driver import scramble_caching_sha2
 from canal_server.errors import ConnectionLost, SourceRefused
 from canal_server.messages import source_messages
 from canal_server.mysql.source_settings import KeyRetrieval
+from canal_server.tls.rsa_passwords import encrypted_password
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,7 +168,7 @@ class _Sha2:
 
     def _encrypted(self, key: bytes, which: str) -> bytes:
         try:
-            sealed: bytes = sha2_rsa_encrypt(self._password, self._connection.salt, key)
+            sealed = encrypted_password(self._password, self._connection.salt, key)
         except (ValueError, TypeError, AttributeError) as error:
             raise SourceRefused(
                 f"{self._access.address}: the key {which} cannot be used: it must be "

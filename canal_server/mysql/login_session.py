@@ -1,8 +1,8 @@
 """A PyMySQL session: log in, query, send commands, hand over the socket.
 
 Uses PyMySQL's private parts, because it has no public way to send a command of the
-replication protocol or to hand over its socket. `authentication` does so as well; no
-other module does.
+replication protocol or to hand over its socket. `authentication` and the door to it do
+so as well; no other module does.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import pymysql
-from pymysql.connections import Connection
-from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
-
+from canal_server.doors.pymysql_driver import (
+    Connection,
+    FieldDescriptorPacket,
+    MysqlPacket,
+    pymysql,
+)
 from canal_server.errors import (
     ConnectionLost,
     SourceError,

@@ -11,8 +11,6 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-from cryptography import x509
-
 _KINDS: Final = ("dns", "email", "uri", "ip")
 _PRINTED: Final = "subject="  # what `openssl x509` prints before it
 _BLANKS: Final = re.compile(r"(?<!\\),\s+")  # after a comma that is not escaped
@@ -24,6 +22,8 @@ def names_of(der: bytes) -> tuple[str, ...]:
     The caller has verified the certificate. It proves nothing if it has expired
     meanwhile, and malformed extensions give no names.
     """
+    from cryptography import x509  # noqa: PLC0415  # 8 MB, for TLS only
+
     if has_expired(der):
         return ()
     try:
@@ -54,6 +54,8 @@ def has_expired(der: bytes) -> bool:
     A client that resumes a session of TLS is not verified again by OpenSSL, for as long
     as the session lives.
     """
+    from cryptography import x509  # noqa: PLC0415
+
     try:
         found = x509.load_der_x509_certificate(der)
     except ValueError:  # OpenSSL accepts some things that this library does not
@@ -63,6 +65,8 @@ def has_expired(der: bytes) -> bool:
 
 def checked_name(text: str) -> str:
     """Return a name in the form of `names_of`. Raises ValueError with the remedy."""
+    from cryptography import x509  # noqa: PLC0415
+
     kind, colon, value = text.partition(":")
     kind, value = kind.strip().lower(), value.strip()
     if colon and kind in _KINDS:

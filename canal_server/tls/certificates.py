@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cryptography import x509
-
 from canal_server.model.check_results import fail, ok, warn
 
 if TYPE_CHECKING:
@@ -15,11 +13,15 @@ if TYPE_CHECKING:
 
 def expiry_of_pem(data: bytes) -> datetime:
     """Return when the first certificate in PEM expires. Raises ValueError."""
+    from cryptography import x509  # noqa: PLC0415  # 8 MB, for TLS only
+
     return x509.load_pem_x509_certificate(data).not_valid_after_utc
 
 
 def expiry_of_der(data: bytes) -> datetime | None:
     """Return when a certificate expires, None: what the other side sent is none."""
+    from cryptography import x509  # noqa: PLC0415
+
     try:
         return x509.load_der_x509_certificate(data).not_valid_after_utc
     except ValueError:

@@ -10,14 +10,12 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.serialization import pkcs12
-
 if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
     from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import pkcs12
 
 STORE_BYTES_MAX: Final = 16 * 1024 * 1024
 _FORMATS: Final = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS"}
@@ -51,6 +49,8 @@ def client_of_store(path: Path, password: str) -> ClientStore:
 
     The text of an error does not name the file.
     """
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+
     store = _loaded(path, password)
     if store.key is None or store.cert is None:
         raise ValueError(
@@ -91,6 +91,11 @@ def problem_of_format(path: Path) -> str:
 
 
 def _loaded(path: Path, password: str) -> pkcs12.PKCS12KeyAndCertificates:
+    # 8 MB, for key stores only.
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+        pkcs12,
+    )
+
     if problem := problem_of_format(path):
         raise ValueError(problem)
     with path.open("rb") as file:
@@ -113,4 +118,6 @@ def _loaded(path: Path, password: str) -> pkcs12.PKCS12KeyAndCertificates:
 
 
 def _pem(certificate: x509.Certificate) -> bytes:
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+
     return certificate.public_bytes(serialization.Encoding.PEM)

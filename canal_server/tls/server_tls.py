@@ -8,8 +8,6 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from cryptography import x509
-
 from canal_server.config.schema import ClientCertificates
 from canal_server.errors import ConfigError
 from canal_server.messages import server_messages
@@ -140,6 +138,8 @@ def load_context(config: TlsConfig) -> ssl.SSLContext:
 
 def expires_at(cert_file: Path) -> datetime:
     """Return when the first certificate of a file expires. Raises ConfigError."""
+    from cryptography import x509  # noqa: PLC0415  # 8 MB, for TLS only
+
     key = "canal.tls.certFile"
     try:
         found = x509.load_pem_x509_certificate(cert_file.read_bytes())

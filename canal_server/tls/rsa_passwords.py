@@ -6,11 +6,10 @@ import itertools
 
 
 def encrypted_password(password: bytes, salt: bytes, public_key: bytes) -> bytes:
-    """Return a password as MySQL's SHA-256 plugins expect it.
+    """Return a password as the SHA-256 plugins of MySQL take it without TLS.
 
-    "the password is XORed with the nonce, and encrypted with RSA and OAEP padding"
-    (MySQL's source, sql/auth/sha2_password.cc). Raises ValueError for a key that is
-    none.
+    The password and a zero byte, XORed with the bytes of the salt in turn, are
+    encrypted with OAEP. `public_key` is PEM. Raises ValueError for other keys.
     """
     # 8 MB, which most connections do without.
     from cryptography.hazmat.primitives import (  # noqa: PLC0415

@@ -65,6 +65,18 @@ cdef class Block:
             "event_type": r.event_type, "flags": r.flags,
         }
 
+    def key(self, uint32_t i):
+        """Return (offset, ordinal) of record i; its event begins at the offset."""
+        if i >= self.count:
+            raise IndexError(f"record {i} of {self.count}")
+        return self.records[i].offset, self.records[i].ordinal
+
+    def end_offset(self, uint32_t i):
+        """Return the offset after the event of record i."""
+        if i >= self.count:
+            raise IndexError(f"record {i} of {self.count}")
+        return self.records[i].offset + self.records[i].event_length
+
     def last_boundary(self, uint32_t first, uint32_t stop):
         """Return the last record first <= i < stop that ends a transaction or is one.
 

@@ -7,7 +7,9 @@ Leaves out GTID sets (`canal_server.core.gtid.mysql_sets`) and how positions are
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
 
 FILE_NUMBER = re.compile(r"(\d+)$")
 
+Completing = Callable[["EntryPosition"], "EntryPosition"]  # adds the executed GTID set
 
+
+@lru_cache(maxsize=1024)  # asked for with each chunk
 def binlog_file_number(name: str) -> int:
     """Return the number at the end of a binlog file's name, 0 if there is none.
 
@@ -61,6 +66,11 @@ class EntryPosition:
 
     def __str__(self) -> str:
         return f"{self.journal_name}:{self.position}"
+
+
+def as_it_is(position: EntryPosition) -> EntryPosition:
+    """Return a position unchanged: no set is known."""
+    return position
 
 
 @dataclass(frozen=True, slots=True)

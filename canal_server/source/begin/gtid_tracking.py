@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from canal_server.source.read.binlog_reader import Reader
     from canal_server.source.read.start_position import StartPosition
 
-SET_INTERVAL_BYTES: Final = 256 * 1024  # of binlog between two sets, while catching up
+SET_INTERVAL_BYTES: Final = 1024 * 1024  # of binlog between two sets, while catching up
 FIRST_EVENT: Final = 4
 CHUNK_ENDS_MAX: Final = 64  # chunk ends with their sets
 # Read of a file to find its set, once; beyond that it is known from the next file on.
@@ -98,11 +98,10 @@ class SetFollower:
         block, _, stop = spans[-1]
         self._last = None
         if block.last_boundary(stop - 1, stop) >= 0:
-            record = block.record(stop - 1)
-            event = record["offset"]
-            end = event + record["event_length"]
+            event, ordinal = block.key(stop - 1)
+            end = block.end_offset(stop - 1)
             # A cursor at a compressed transaction may have received a part of it.
-            self._last = (block.file, end if record["ordinal"] else event, end)
+            self._last = (block.file, end if ordinal else event, end)
         # Its transaction is not in the set yet.
         at = decoder.gtid_offset
         if at and (decoder.file != self._file or at >= self._stop + SET_INTERVAL_BYTES):

@@ -132,5 +132,5 @@ def _count_last(spans: list[Span], key: Key) -> tuple[int, bool]:
 
 
 def _key_of(block: Block, index: int) -> Key:
-    record = block.record(index)
-    return block.file_number, record["offset"], record["ordinal"]
+    offset, ordinal = block.key(index)
+    return block.file_number, offset, ordinal

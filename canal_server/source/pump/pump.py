@@ -99,7 +99,6 @@ class Pump:
         self.table_filter = table_filter
         self._outlet = outlet
         self._events = events
-        self.schemas = SessionSchemas(config, source.history, source.schemas)
         self._passed: EntryPosition | None = None  # in this session
         self.passed_to: LogPosition | None = None  # the same, for any thread
         # The boundary up to which all was delivered, in this session. Threads that read
@@ -116,6 +115,8 @@ class Pump:
         self.index = source.index
         self._index_writer: IndexWriter | None = None  # of this session
         self._sets = SetFollower(source.executed)
+        complete = self._sets.marked
+        self.schemas = SessionSchemas(config, source.history, source.schemas, complete)
         # The server that all positions of this session name.
         self._read_as = self.identity
         # File number and offset right before the first byte that the session reads, or
@@ -580,8 +581,7 @@ class Pump:
             file, offset, timestamp, server_id, gtid, _ = block.position(index)
             self.status.delivered_at_ms = timestamp
             self._move(EntryPosition(file, offset, timestamp, server_id, gtid))
-            record = block.record(index)
-            end = record["offset"] + record["event_length"]
+            end = block.end_offset(index)
             self.delivered_to = EntryPosition(block.file, end, timestamp)
 
     def _move(self, position: EntryPosition) -> None:
@@ -597,4 +597,4 @@ class Pump:
 
     def _pass_to_schemas(self) -> None:
         if self._passed is not None:
-            self.schemas.passed(self._sets.marked(self._passed))
+            self.schemas.passed(self._passed)

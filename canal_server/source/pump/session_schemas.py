@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from canal_server.model.positions import as_it_is
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.source.read.ddl_scan import DdlScanner
 from canal_server.source.schema.history_schemas import HistorySchemas
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from canal_server.config.schema import InstanceConfig
-    from canal_server.model.positions import EntryPosition, LogPosition
+    from canal_server.model.positions import Completing, EntryPosition, LogPosition
     from canal_server.mysql.control_connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.mysql.source_settings import Access
@@ -41,12 +42,17 @@ class SessionSchemas:
         config: InstanceConfig,
         history: TableMetaTsdb | None,
         schemas_of: SchemasOf | None,
+        complete: Completing = as_it_is,
     ) -> None:
-        """Use a history, without one the columns of now; `schemas_of` replaces both."""
+        """Use a history, without one the columns of now; `schemas_of` replaces both.
+
+        `complete` adds the executed GTID set to a position of the session.
+        """
         self._config = config
         self._history = history
         self._is_open = False
         self._schemas_of = schemas_of
+        self._complete = complete
         self._schemas: TableSchemas | None = None  # of this session
         # The last answer about uncertain tables, and for what it is; replaced at once.
         self._uncertain: tuple[
@@ -142,6 +148,7 @@ class SessionSchemas:
             destination=self._config.destination,
             scanner=DdlScanner(self._config, access, turn),
             stop=turn,
+            complete=self._complete,
         )
         begin = schemas.begin(position, stored, beginning.files, beginning.scanner)
         self._schemas = schemas

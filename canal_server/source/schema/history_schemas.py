@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConnectionLost, SourceError, SourceRefused
 from canal_server.messages import history_messages
-from canal_server.model.positions import EntryPosition, binlog_file_number
+from canal_server.model.positions import EntryPosition, as_it_is, binlog_file_number
 from canal_server.mysql.binlogs import current_end
 from canal_server.mysql.collations import collation_names
 from canal_server.mysql.schema_dump import SchemaReader
@@ -21,7 +21,7 @@ from canal_server.source.schema.source_traits import record_of
 if TYPE_CHECKING:
     from canal_server.model.columns_known import TableMeta
     from canal_server.model.ddl_statement import DdlStatement
-    from canal_server.model.positions import LogPosition
+    from canal_server.model.positions import Completing, LogPosition
     from canal_server.mysql.control_connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.runtime.lifecycle import Stop
@@ -51,9 +51,14 @@ class HistorySchemas:
         destination: str,
         scanner: DdlScanner,
         stop: Stop,
+        complete: Completing = as_it_is,
     ) -> None:
-        """Store what to use; with `stop` requested no statement is applied."""
+        """Store what to use; with `stop` requested no statement is applied.
+
+        `complete` adds the executed GTID set to a position that is to be stored.
+        """
         self._tsdb = tsdb
+        self._complete = complete
         self._stop = stop
         self._destination = destination
         self._control = control
@@ -140,7 +145,7 @@ class HistorySchemas:
 
     def passed(self, position: EntryPosition) -> None:
         """Record that everything before a position was read."""
-        self._tsdb.passed(position)
+        self._tsdb.passed(position, self._complete)
 
     def _settled(
         self, schema: str, table: str, position: EntryPosition

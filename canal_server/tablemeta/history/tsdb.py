@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.errors import TableMetaError, TableMetaStoreError
 from canal_server.messages import history_messages
-from canal_server.model.positions import EntryPosition
+from canal_server.model.positions import EntryPosition, as_it_is
 from canal_server.tablemeta.history.ddl_records import (
     answer_positions,
     first_answer_position,
@@ -35,6 +35,7 @@ from canal_server.tablemeta.tables.schemas import read_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from canal_server.model.positions import Completing
     from canal_server.tablemeta.history.replay_cache import KeptReplays
     from canal_server.tablemeta.model.operations import Name
     from canal_server.tablemeta.model.table_schema import Table
@@ -112,7 +113,8 @@ class TableMetaTsdb:
         self._since_snapshot = 0  # statements
         self._snapshot_at_s = 0.0
         self._passed_at_s = 0.0
-        self._passed_unwritten: EntryPosition | None = None
+        # It is completed when it is written.
+        self._passed_unwritten: tuple[EntryPosition, Completing] | None = None
 
     def init(self, destination: str) -> bool:
         """Open the storage; returns whether it contains a history already.
@@ -127,7 +129,8 @@ class TableMetaTsdb:
         """Close the storage; the history can be opened again."""
         try:
             if self._passed_unwritten is not None:
-                self.reached(self._passed_unwritten)
+                position, complete = self._passed_unwritten
+                self.reached(complete(position))
         except TableMetaStoreError as error:
             # Nothing is lost: it will be read again.
             history_messages.HISTORY_END_NOT_WRITTEN.log(_log, self._name, error)
@@ -397,14 +400,17 @@ class TableMetaTsdb:
         """Return the table of a CREATE TABLE text, None if it cannot be parsed."""
         return read_table((schema, table), text, self._context_of_answers(schema))
 
-    def passed(self, position: EntryPosition) -> None:
-        """Record that everything before a position was read; stored periodically."""
+    def passed(self, position: EntryPosition, complete: Completing = as_it_is) -> None:
+        """Record that everything before a position was read; stored periodically.
+
+        `complete` returns the position to store, with the set that was executed there.
+        """
         now_s = self._clock()
         if now_s - self._passed_at_s < _PASSED_EVERY_S:
-            self._passed_unwritten = position
+            self._passed_unwritten = position, complete
             return
         self._passed_unwritten = None
-        self.reached(position)
+        self.reached(complete(position))
         self._passed_at_s = now_s
 
     def reached(self, position: EntryPosition) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
+
+from canal_server.doors.prometheus.sample_lines import SampleLines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     Shows = Callable[[str], bool]  # whether a destination is among them
-
-_NAMES: Final = {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}  # by those of Python
 
 
 class _Collector(Collector):
@@ -71,34 +71,12 @@ def _text_of(metrics: Iterable[Metric]) -> bytes:
     name of each counter in its HELP and TYPE lines; the counters of the Java server
     have no such suffix.
     """
-    lines: list[str] = []
-    # Most samples of a destination have the same labels.
-    seen: dict[tuple[tuple[str, str], ...], str] = {}
+    lines = SampleLines()
     for metric in metrics:
         name = metric.name
         if metric.type == "counter" and metric.samples:
             name = metric.samples[0].name
         help_ = metric.documentation.replace("\\", "\\\\").replace("\n", "\\n")
-        lines += (f"# HELP {name} {help_}\n", f"# TYPE {name} {metric.type}\n")
-        for sample in metric.samples:
-            key = tuple(sample[1].items())
-            labels = seen.get(key)
-            if labels is None:
-                labels = seen[key] = _labels(key)
-            value = repr(float(sample[2]))
-            lines.append(f"{sample[0]}{labels} {_NAMES.get(value, value)}\n")
-    return "".join(lines).encode()
-
-
-def _labels(labels: tuple[tuple[str, str], ...]) -> str:
-    """Return the labels of a sample as they are written; "" without labels."""
-    if not labels:
-        return ""
-    texts = [f'{key}="{_escaped(text)}"' for key, text in sorted(labels)]
-    return f"{{{','.join(texts)}}}"
-
-
-def _escaped(text: str) -> str:
-    if "\\" in text or '"' in text or "\n" in text:
-        text = text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
-    return text
+        lines.add(f"# HELP {name} {help_}\n# TYPE {name} {metric.type}\n")
+        lines.add_samples(metric.samples)
+    return lines.text()

@@ -6,6 +6,7 @@ Written by the threads of connections, once for each request, read by any.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -75,7 +76,7 @@ class RequestCounters:
                     counts = self._counts_of(identity.destination)
                     counts.errors[error_code] += 1
             return
-        bucket = sum(took_ms > bound for bound in LATENCY_BOUNDS_MS)
+        bucket = bisect_left(LATENCY_BOUNDS_MS, took_ms)
         with self._lock:
             counts = self._counts_of(identity.destination)
             if is_empty:
@@ -92,12 +93,17 @@ class RequestCounters:
 
     def _counts_of(self, destination: str) -> RequestCounts:
         assert self._lock.locked()
-        return self._counts.setdefault(destination, RequestCounts())
+        counts = self._counts.get(destination)
+        if counts is None:
+            counts = self._counts[destination] = RequestCounts()
+        return counts
 
     def of(self, destination: str) -> RequestCounts:
         """Return a copy of the counts of a destination."""
         with self._lock:
-            found = self._counts.get(destination, RequestCounts())
+            found = self._counts.get(destination)
+            if found is None:
+                return RequestCounts()
             return RequestCounts(
                 Counter(found.packets),
                 found.sent_bytes,

@@ -45,6 +45,8 @@ class RingRoom:
 
     def blocks_exceed(self) -> bool:
         """Return whether the blocks use more memory than they may."""
+        used, limit = bytes_in_use(self._pool), self._config.block_bytes_max
+        if used <= limit:  # nearly always; asked for with each chunk
+            return False
         # What others hold must not stop the pump.
-        used = bytes_in_use(self._pool) - self._held_elsewhere()
-        return used > self._config.block_bytes_max
+        return used - self._held_elsewhere() > limit

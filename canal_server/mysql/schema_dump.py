@@ -26,6 +26,9 @@ TableName = tuple[str, str]  # schema, table
 
 # The binary log never contains rows of these.
 _VIRTUAL_SCHEMAS: Final = ("information_schema", "performance_schema", "sys")
+_NOT_VIRTUAL: Final = (
+    "TABLE_SCHEMA NOT IN ('information_schema', 'performance_schema', 'sys')"
+)
 _GENERATED_KEYS_SINCE: Final = (8, 0, 30)  # MySQL
 # Before MySQL 8.0, and in every MariaDB, a table has no name for a moment when a
 # statement that copied it puts the copy into its place. With slow disks that took up to
@@ -167,7 +170,8 @@ class SchemaReader:
             "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES"
         )
         if schema is None:
-            return self._connection.query(sql)
+            # They have hundreds of tables, which every start of a destination received.
+            return self._connection.query(f"{sql} WHERE {_NOT_VIRTUAL}")
         return self._connection.query(f"{sql} WHERE TABLE_SCHEMA = %s", (schema,))
 
     def _prepare(self) -> None:

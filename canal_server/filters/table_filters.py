@@ -31,6 +31,10 @@ logger = logging.getLogger(__name__)
 # expressions.
 _PROBE: Final = "a" * 64 + "." + "a" * 64
 _STEPS_PER_PIECE: Final = 20  # so that long lists suffice
+# Expressions that were probed: each destination has the same ones several times.
+_PROBED_MAX: Final = 256
+_PROBED_LENGTH_MAX: Final = 1000  # characters
+_probed: set[str] = set()
 # Limits of one expression: its length, and its instructions; a plain name counts as one
 # (see `patterns.INSTRUCTIONS_MAX` for those of one regular expression).
 LENGTH_MAX: Final = 1_000_000  # characters
@@ -231,6 +235,8 @@ class _Matcher:
 
     def probe(self) -> None:
         """Raise ValueError if a long name takes too many steps."""
+        if self._expression in _probed:
+            return
         try:
             self._in_turn(_PROBE)
         except TooManyStepsError:
@@ -238,6 +244,10 @@ class _Matcher:
                 f"regular expression {quoted(self._expression)}: takes more than"
                 f" {self._steps_max} steps on a long name; simplify it"
             ) from None  # the cause adds nothing
+        if len(self._expression) <= _PROBED_LENGTH_MAX:
+            if len(_probed) >= _PROBED_MAX:
+                _probed.clear()
+            _probed.add(self._expression)
 
     def __call__(self, text: str) -> bool:
         if not text:

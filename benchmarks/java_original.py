@@ -2,12 +2,15 @@
 
 That folder holds `lib/*.jar` and `conf/`, as the original's release or its
 `deployer/target/canal` does. Each run has a destination of its own, which begins with
-its first subscription; all are in one process, and the first one warms it up.
+its first subscription; all are in one process, and the first one warms it up. Java has
+the options that the original's own script gives it.
 """
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -27,12 +30,25 @@ if TYPE_CHECKING:
 
 VARIABLE = "CANAL_JAVA_HOME"
 MAIN_CLASS = "com.alibaba.otter.canal.deployer.CanalLauncher"
+# Those of its `bin/startup.sh` on 64 bits, which depend on the version of Java. What
+# this one does not know, such as sizes of PermGen, is ignored: nothing would start.
+OPTIONS_11 = (
+    "-server", "-Xms2g", "-Xmx3g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=250",
+    "-XX:+UseGCOverheadLimit", "-XX:+ExplicitGCInvokesConcurrent",
+)  # fmt: skip
+OPTIONS_8 = (
+    "-server", "-Xms2g", "-Xmx3g", "-Xmn1g", "-XX:SurvivorRatio=2",
+    "-XX:PermSize=96m", "-XX:MaxPermSize=256m", "-XX:MaxTenuringThreshold=15",
+    "-XX:+DisableExplicitGC", "-XX:+AggressiveOpts", "-XX:+UseFastAccessorMethods",
+    "-XX:+PrintAdaptiveSizePolicy", "-XX:+PrintTenuringDistribution",
+)  # fmt: skip
 OPTIONS = (
-    "-Xms1g",
-    "-Xmx2g",
-    "-Djava.net.preferIPv4Stack=true",
+    "-XX:+IgnoreUnrecognizedVMOptions", "-Xss1m", "-XX:-UseBiasedLocking",
+    "-XX:-OmitStackTraceInFastThrow", "-XX:+HeapDumpOnOutOfMemoryError",
+    "-Djava.awt.headless=true", "-Djava.net.preferIPv4Stack=true",
     "-Dfile.encoding=UTF-8",
-)
+)  # fmt: skip
+NEW_OPTIONS_SINCE = 11
 START_SECONDS_MAX = 90.0
 LOG_TAIL_BYTES = 3000
 
@@ -118,13 +134,25 @@ def delivering(
             end(process)
 
 
+@functools.cache
+def _options() -> tuple[str, ...]:
+    """Return the options that the original's script chooses for this Java."""
+    said = subprocess.run(
+        ("java", "-version"), capture_output=True, text=True, check=True
+    ).stderr
+    found = re.search(r'"(\d+)', said)
+    is_new = found is not None and int(found[1]) >= NEW_OPTIONS_SINCE
+    return *(OPTIONS_11 if is_new else OPTIONS_8), *OPTIONS
+
+
 def _spawn(folder: Path, home: Path) -> subprocess.Popen[bytes]:
     """Start the original on a folder of its own."""
     with (folder / "log").open("wb") as log:
         return subprocess.Popen(
             [
                 "java",
-                *OPTIONS,
+                *_options(),
+                f"-XX:HeapDumpPath={folder}/logs",
                 f"-Dcanal.conf={folder}/conf/canal.properties",
                 f"-Dlogback.configurationFile={folder}/conf/logback.xml",
                 "-cp",

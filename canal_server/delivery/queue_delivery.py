@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.config.queue_section import CLIENT_ID
-from canal_server.config.schema import ServerMode
+from canal_server.config.schema import BatchMode, ServerMode
 from canal_server.delivery.queue_kinds import KafkaKind, kind_of
 from canal_server.delivery.queue_worker import QueueWorker, WorkerLimits
 from canal_server.delivery.stored_position import continue_at_stored
@@ -23,7 +23,12 @@ from canal_server.queues.routing import Router
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from canal_server.config.schema import InstanceConfig, QueueConfig, RoutingConfig
+    from canal_server.config.schema import (
+        InstanceConfig,
+        QueueConfig,
+        RoutingConfig,
+        StoreConfig,
+    )
     from canal_server.ports import MetaManager, RunningInstance
     from canal_server.queues.producers.queue_producer import (
         Message,
@@ -34,6 +39,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+BATCH_BYTES: Final = 512 * 1024  # at least, where nobody can tell
+FEW_BYTES: Final = 64 * 1024  # a batch of more was not all that there is
+ENTRY_BYTES: Final = 128  # and more
 EXACTLY_ONCE: Final = "canal.mq.exactlyOnce = true"
 
 
@@ -135,13 +143,15 @@ class QueueDelivery:
         note: Callable[[str, Message, MessageRefusedError], Message] = note_message
         if registry is not None:
             note = partial(note_message, schema_of=registry.schema_of)
+        batch_size = batch_size_of(config.store, form, self._config.batch_size)
         limits = WorkerLimits(
-            self._config.batch_size,
+            batch_size,
             self._kind.in_flight_bytes,
             # A message of protobuf cannot be recognized when it is sent again.
             self._config.too_large_topic
             if form.flat or not self._config.exactly_once
             else "",
+            few_bytes=min(FEW_BYTES, _bytes_of(config.store, batch_size) // 4),
             whole=form.needs_transactions,
         )
         worker: QueueWorker
@@ -182,6 +192,24 @@ class QueueDelivery:
         worker.request_stop()
         self._ending = [each for each in self._ending if not each.has_ended]
         self._ending.append(worker)
+
+
+def batch_size_of(store: StoreConfig, form: MessageForm, wanted: int) -> int:
+    """Return how much is taken from the ring at a time, in units of batch sizes.
+
+    Each batch has a price. So if messages do not depend on it, it is more than what is
+    wanted where that is little; but at most a quarter of the ring.
+    """
+    if store.batch_mode is BatchMode.ITEMSIZE or not form.is_by_event:
+        return wanted
+    enough = BATCH_BYTES // store.memunit
+    return max(wanted, min(enough, store.buffer_size // 4))
+
+
+def _bytes_of(store: StoreConfig, batch_size: int) -> int:
+    """Return how many bytes a full batch has at least."""
+    is_by_count = store.batch_mode is BatchMode.ITEMSIZE
+    return batch_size * (ENTRY_BYTES if is_by_count else store.memunit)
 
 
 def _room_of(config: InstanceConfig) -> RoomInRing:

@@ -78,6 +78,7 @@ class KafkaKind:
             purpose=purpose_of(self._queue),
             creation=self._creation(router),
             passes_refused=bool(self._queue.too_large_topic),
+            is_pushed=True,
         )
 
     def transactional_producer(

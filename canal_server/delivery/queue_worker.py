@@ -62,6 +62,7 @@ class WorkerLimits(NamedTuple):
     batch_size: int  # as of a client
     in_flight_bytes: int
     too_large_topic: str  # empty: stop
+    few_bytes: int = 1  # a smaller batch was all that there is
     whole: bool = False  # a batch ends with a transaction, if that is possible
 
 
@@ -261,11 +262,13 @@ class QueueWorker:
             self._limits.batch_size, wait_s, whole=self._limits.whole
         )
         producer.poll(0)
-        if fetched is None:
-            if not self._window:  # all is delivered
-                self._become(State.DELIVERING)
+        if fetched is not None:
+            self._dispatch(producer, fetched)
+        elif not self._window:  # all is delivered
+            self._become(State.DELIVERING)
             return
-        self._dispatch(producer, fetched)
+        if fetched is None or len(fetched.body) < self._limits.few_bytes:
+            producer.push()
 
     def _dispatch(self, producer: Producer, fetched: Fetched) -> None:
         """Hand the messages of a batch over."""
@@ -298,6 +301,7 @@ class QueueWorker:
 
     def _send(self, producer: Producer, message: Message, sending: Sending) -> None:
         while not producer.try_send(message, sending):
+            producer.push()  # the first message of a partition goes alone
             producer.poll(POLL_S)
             self._note_progress(producer)
             self._check_served()

@@ -67,6 +67,12 @@ class MessageForm:
         )
 
     @property
+    def is_by_event(self) -> bool:
+        """Return whether a message has the rows of an event, whatever is in a batch."""
+        is_json = self.flat and self.layout is MessageLayout.CANAL_JSON
+        return is_json and not self.has_keys and not self.has_headers
+
+    @property
     def needs_transactions(self) -> bool:
         """Return whether a batch should have the ends of its transactions."""
         # CloudEvents number equal changes of a compressed transaction for their ids.

@@ -76,6 +76,9 @@ class Broker:
         self.waiting.append((message, sending))
         return True
 
+    def push(self) -> None:
+        """Do nothing: nothing waits for more."""
+
     def poll(self, timeout_s: float) -> None:
         """Answer the first messages."""
         del timeout_s
@@ -163,6 +166,59 @@ def test_all_arrives(
     status = worker.status()
     assert (status.state, status.in_flight, status.failures) == ("delivering", 0, 0)
     assert status.topics == {TOPIC: (50, 90)}
+
+
+@pytest.mark.parametrize("is_few", [False, True])
+def test_what_comes_last_is_pushed(
+    instance: FakeInstance,
+    make: Callable[..., QueueWorker],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_few: bool,
+) -> None:
+    """At once after a batch of a few, else when nothing follows; until it is there."""
+    put(instance, *range(20))
+    broker = Broker()
+    broker.per_poll = 0
+    calls: list[str] = []
+    try_send = broker.try_send
+
+    def noted(message: Message, sending: Sending) -> bool:
+        calls.append("send")
+        return try_send(message, sending)
+
+    monkeypatch.setattr(broker, "try_send", noted)
+    monkeypatch.setattr(broker, "push", lambda: calls.append("push"))
+    make(broker, LIMITS._replace(few_bytes=10**6 if is_few else 1))
+    eventually(lambda: calls[-3:] == ["push"] * 3)
+    batch = ["send"] * 4
+    expected = [*batch, "push"] * 5 if is_few else [*batch * 5, "push"]
+    assert calls[: len(expected)] == expected
+    assert "send" not in calls[len(expected) :]
+    broker.per_poll = 1000
+    eventually(lambda: acked(instance) == 20)
+
+
+def test_a_message_that_waits_for_room(
+    instance: FakeInstance,
+    make: Callable[..., QueueWorker],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is before it is pushed: it may wait for the answer to that."""
+    put(instance, *range(4))
+    broker = Broker(room=1)
+    poll, pushed = broker.poll, [0]
+
+    def after_push(timeout_s: float) -> None:
+        if pushed[0]:
+            poll(timeout_s)
+        pushed[0] = 0
+
+    monkeypatch.setattr(broker, "poll", after_push)
+    monkeypatch.setattr(broker, "push", lambda: pushed.__setitem__(0, 1))
+    make(broker)
+    eventually(lambda: acked(instance) == 4)
+    assert broker.numbers() == list(range(4))
 
 
 @pytest.mark.parametrize("room", [3, 1000])

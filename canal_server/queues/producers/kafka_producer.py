@@ -34,14 +34,18 @@ _OF_MESSAGES: Final = (
     "batch.size", "compression.level", "compression.type", "linger.ms", "max.in.flight",
     "queue.buffering.max.kbytes", "transaction.timeout.ms", "transactional.id",
 )  # fmt: skip
+_LINGER: Final = "linger.ms"
 _OURS: Final = {
-    "linger.ms": "5",
+    _LINGER: "5",
     "compression.type": "lz4",
     "message.max.bytes": "1048576",  # as of the Java client
     # A request has messages of one partition. What waits for an answer grows into
     # larger ones: with more of them on their way, brokers are busy with small ones.
     "max.in.flight": "2",
 }
+# While more follows, requests grow; what comes last is pushed.
+_PUSHED: Final = {_LINGER: "50"}
+_PUSH_S: Final = 0.002  # until its thread has seen it, or all is confirmed
 # The broker's limit is one of batches, so a batch of small messages may be too large.
 _ONE_BY_ONE: Final = {"batch.num.messages": "1"}
 # After an error of a message it would send those that follow: they fail as well.
@@ -107,16 +111,21 @@ class KafkaProducer:
         creation: TopicCreation | None = None,
         fixed: Mapping[str, str] | None = None,
         passes_refused: bool = False,
+        is_pushed: bool = False,
     ) -> None:
         """Check the settings; `fixed` are further ones that nobody can change.
 
+        `is_pushed`: whoever sends calls `push` when nothing follows soon. So messages
+        wait for others that long, unless `settings` say how long they do.
         `passes_refused`: what follows a message that is too large is sent. Else no
         message of a partition is sent after one that failed.
         """
         self._kafka = optional_module("confluent_kafka", purpose, extra="kafka")
         # Of a transaction with a failed message nothing is delivered anyway.
         self._is_ordered = "transactional.id" not in (fixed or {})
-        self._config = {**_OURS, **settings, **_FIXED, **(fixed or {})}
+        self._is_pushed = is_pushed and _LINGER not in settings
+        ours = _OURS | _PUSHED if self._is_pushed else _OURS
+        self._config = {**ours, **settings, **_FIXED, **(fixed or {})}
         self.servers = settings["bootstrap.servers"]
         self._size_remedy = size_remedy
         self._creation = creation
@@ -224,14 +233,23 @@ class KafkaProducer:
 
         return on_delivery
 
+    def push(self) -> None:
+        """Have librdkafka send now what waits for more."""
+        if self._is_pushed and self._on_way:
+            self._serve(self._producer.flush, _PUSH_S)
+
     def poll(self, timeout_s: float) -> None:
         """Note what was confirmed, waiting for the first confirmation."""
         if self._dead_since_s is not None and self._on_way:
             # What was handed over while it died would wait for ever.
             is_late = time.monotonic() > self._dead_since_s + _DEAD_S
             self._producer.purge(in_flight=is_late, blocking=False)
+        self._serve(self._producer.poll, timeout_s)
+
+    def _serve(self, call: Callable[[float], Any], timeout_s: float) -> None:
+        """Call librdkafka, which reports what was confirmed."""
         try:
-            self._producer.poll(timeout_s)
+            call(timeout_s)
         except self._kafka.KafkaException as error:  # a fatal one
             self._is_spent = True
             self._fatal = error.args[0]

@@ -181,6 +181,9 @@ class PulsarProducer:
         )
         return True
 
+    def push(self) -> None:
+        """Do nothing: messages do not wait long for others."""
+
     def poll(self, timeout_s: float) -> None:
         """Note what was confirmed; waits for the first one."""
         try:

@@ -136,6 +136,9 @@ class Producer(Protocol):
         Raises MessageRefusedError, BrokerUnavailableError.
         """
 
+    def push(self) -> None:
+        """Send what waits for more to be sent with it: nothing follows soon."""
+
     def poll(self, timeout_s: float) -> None:
         """Note what was confirmed; waits if nothing was."""
 

@@ -130,6 +130,9 @@ class RabbitProducer:
         sending.note(topic, len(value))
         return True
 
+    def push(self) -> None:
+        """Do nothing: no message waits for others."""
+
     def poll(self, timeout_s: float) -> None:
         """Note what was confirmed; waits for the first one, or for room."""
         connection = self._connection

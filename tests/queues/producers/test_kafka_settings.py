@@ -40,12 +40,11 @@ def problems(**given: str) -> list[str]:
 def test_the_file_of_canal() -> None:
     """Names that differ are translated; what is decided here is left out.
 
-    So is the size of batches, which would make requests that small.
+    So are the size of batches and their wait, which would make requests that small.
     """
     assert librdkafka_settings(SHIPPED) == {
         "bootstrap.servers": "127.0.0.1:9092",
         "compression.type": "none",
-        "linger.ms": "1",
         "message.max.bytes": "1048576",
         "queue.buffering.max.kbytes": "32768",
     }

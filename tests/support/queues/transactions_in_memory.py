@@ -101,6 +101,9 @@ class Broker:
             self._waiting.append((message, sending))
             return True
 
+    def push(self) -> None:
+        """Do nothing: the commit sends all."""
+
     def poll(self, timeout_s: float) -> None:
         """Answer the first messages."""
         del timeout_s

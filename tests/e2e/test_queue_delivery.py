@@ -22,6 +22,7 @@ from support_paths import TESTS
 from canal_server.cli import main
 from canal_server.daemon.control import ask
 from canal_server.errors import ClientError
+from canal_server.model.entry import EventType
 
 if TYPE_CHECKING:
     import random
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
     from fix_kafka import Kafka
     from fix_pipeline import Pipeline
+
+    from canal_server.client import Entry
 
 pytest.importorskip("confluent_kafka", reason="the extra `kafka` is not installed")
 
@@ -174,6 +177,12 @@ def test_a_message_that_is_too_large(stopped: Pipeline, kafka: Kafka) -> None:
     stopped.stop()
 
 
+def is_logged(entry: Entry) -> bool:
+    """Return whether it is a row of the shop's table `log`."""
+    header = entry.header
+    return (header.table_name, header.event_type) == ("log", EventType.INSERT)
+
+
 def test_clients_beside_it(
     stopped: Pipeline, kafka: Kafka, rng: random.Random
 ) -> None:  # fmt: skip
@@ -182,9 +191,12 @@ def test_clients_beside_it(
     shop = Shop(stopped, rng)
     with stopped.client() as client:
         shop.write(3)
-        stopped.rows(client, 10)
-        while message := client.get(100):
+        logged = 0  # each transaction ends with one
+        for message in stopped.messages(client):
+            logged += sum(map(is_logged, message.entries))
             client.ack(message.id)
+            if logged == 3:
+                break
         stopped.settle(client)
     stopped.stop()
     stopped.main_settings["canal.mq.serveClients"] = "true"

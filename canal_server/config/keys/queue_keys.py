@@ -22,7 +22,8 @@ QUEUE_KEYS = (
         "queue.batch_size",
         values.integer(1, INT32_MAX),
         "How much is taken from the ring at a time: KiB, or entries with"
-        " [`ITEMSIZE`](#canalinstancememorybatchmode).",
+        " [`ITEMSIZE`](#canalinstancememorybatchmode). With canal-json without keys"
+        " and headers, whose messages do not depend on it, at least 512 KiB.",
     ),
     Key(
         "canal.mq.database.hash",

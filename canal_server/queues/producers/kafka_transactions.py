@@ -83,7 +83,6 @@ class TransactionalKafkaProducer(KafkaProducer):
             {**settings, TIMEOUT_KEY: timeout_ms},
             purpose=purpose,
             creation=creation,
-            is_pushed=True,  # by the commit
             # What is given up ends the transaction, and is sent in the next one.
             fixed={"transactional.id": topic, "message.timeout.ms": timeout_ms},
         )

@@ -27,7 +27,7 @@ help:
 	@echo '             where a link leads nowhere'
 	@echo 'make bench   measure speed and memory; B=--quick tries it out'
 	@echo 'make bench-spark  the same of the Spark source; needs Java 17 or 21'
-	@echo 'make bench-kafka  the same of the delivery to Kafka; KAFKA_SERVERS names a broker'
+	@echo 'make bench-kafka  only the delivery to Kafka, which needs Java and mvn'
 	@echo 'make bench-mirror  the same of the mirror; needs Java 17 or 21'
 	@echo 'make spark-plot'
 	@echo '             draw how soon changes are in Spark; needs Java 17 or 21;'
@@ -77,6 +77,8 @@ docs: $(VENV)/installed
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run.py $(B)
+	$(BIN)/pip install --quiet 'canal-server[kafka]'
+	$(BIN)/python benchmarks/kafka_mode.py $(filter --quick,$(B))
 
 bench-spark: $(VENV)/installed
 	$(BIN)/pip install --quiet 'canal-server[spark]'

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fix_interop import SWITCH, need, run
+from fix_interop import SWITCH
+from kafka_broker import START_S, Broker, KafkaMissingError, java_and_jars
 from servers import free_port
-from support_paths import TESTS
 from tcp_proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-POM = TESTS / "interop" / "kafka" / "pom.xml"
-JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-START_S = 120.0
-POLL_S = 0.1
-CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 
-
-class Kafka:
-    """A broker that can be killed and started again; topics are made when asked for."""
+class Kafka(Broker):
+    """A broker of a test, and what tests ask of it."""
 
     def __init__(
         self, java: str, jars: str, folder: Path, *more: str, linked: bool = False
@@ -36,78 +28,24 @@ class Kafka:
 
         `linked`: there is a proxy, `link`, for what is to come through that.
         """
-        self.port, controller = free_port(), free_port()
-        behind = free_port()
+        behind = free_port() if linked else 0
         self.link = Proxy("127.0.0.1", behind) if linked else None
-        listeners = advertised = f"PLAINTEXT://127.0.0.1:{self.port}"
-        if self.link is not None:
-            listeners += f",LINK://127.0.0.1:{behind}"
-            advertised += f",LINK://127.0.0.1:{self.link.port}"
-        self._java = (java, *JVM, "-classpath", jars)
-        self._folder = folder
-        self._settings = folder / "server.properties"
-        self._settings.write_text(
-            "process.roles=broker,controller\n"
-            "node.id=1\n"
-            f"controller.quorum.voters=1@127.0.0.1:{controller}\n"
-            f"listeners={listeners},CONTROLLER://127.0.0.1:{controller}\n"
-            f"advertised.listeners={advertised}\n"
-            "controller.listener.names=CONTROLLER\n"
-            "inter.broker.listener.name=PLAINTEXT\n"
-            "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,"
-            "LINK:PLAINTEXT\n"
-            f"log.dirs={folder / 'data'}\n"
-            "num.partitions=4\n"
-            "offsets.topic.replication.factor=1\n"
-            "transaction.state.log.replication.factor=1\n"
-            "transaction.state.log.min.isr=1\n" + "".join(f"{line}\n" for line in more)
-        )
-        made = run(*self._java, "kafka.tools.StorageTool", "format",
-                   "-t", CLUSTER, "-c", str(self._settings))  # fmt: skip
-        assert made.returncode == 0, made.stdout + made.stderr
-        self._popen: subprocess.Popen[bytes] | None = None
+        ports = (0, 0) if self.link is None else (behind, self.link.port)
+        super().__init__(java, jars, folder, *more, linked=ports)
         self.login: dict[str, str] = {}  # of clients in here, in librdkafka's words
-
-    @property
-    def servers(self) -> str:
-        """The address of the broker."""
-        return f"127.0.0.1:{self.port}"
 
     def start(self) -> Kafka:
         """Start it, and wait until it accepts connections."""
-        with (self._folder / "log").open("ab") as log:
-            self._popen = subprocess.Popen(
-                (*self._java, "kafka.Kafka", str(self._settings)),
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        give_up_at = time.monotonic() + START_S
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-            except OSError:
-                assert self._popen.poll() is None, (self._folder / "log").read_text()
-                assert time.monotonic() < give_up_at, "the broker does not answer"
-                time.sleep(POLL_S)
-            else:
-                return self
-
-    def kill(self) -> None:
-        """End it at once."""
-        if self._popen is not None:
-            self._popen.kill()
-            self._popen.wait()
-            self._popen = None
+        self.run()
+        return self
 
     def pause(self) -> None:
         """Let it answer nothing, while its connections stay."""
-        assert self._popen is not None, "it runs"
-        self._popen.send_signal(signal.SIGSTOP)
+        self.process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let it continue."""
-        assert self._popen is not None, "it runs"
-        self._popen.send_signal(signal.SIGCONT)
+        self.process.send_signal(signal.SIGCONT)
 
     def create(
         self, topic: str, partitions: int, settings: dict[str, str] | None = None
@@ -198,15 +136,10 @@ def kafka_jars(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     if SWITCH not in os.environ:
         pytest.skip(f"{SWITCH}=1 runs it")
     pytest.importorskip("confluent_kafka", reason="the extra `kafka` is not installed")
-    maven, java = need("mvn"), need("java")
-    found = tmp_path_factory.mktemp("kafka") / "jars"
-    fetched = run(
-        *(maven, "--batch-mode", "--quiet", "--file", str(POM)),
-        *("dependency:build-classpath", f"-Dmdep.outputFile={found}"),
-    )
-    if fetched.returncode:
-        pytest.skip(f"Kafka cannot be had: {fetched.stdout[:200]}")
-    return java, found.read_text()
+    try:
+        return java_and_jars(tmp_path_factory.mktemp("kafka"))
+    except KafkaMissingError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture

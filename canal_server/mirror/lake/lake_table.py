@@ -233,6 +233,9 @@ class RowTable(LakeTable, Protocol):
     ) -> None:
         """Delete some rows at a time, in one commit; None: all of them."""
 
+    def files(self) -> list[CopiedFile]:
+        """Return the files of the newest version: all current rows."""
+
     def has_null(self, column: str) -> bool:
         """Check whether a row may have NULL in a column, also one that is deleted."""
 

@@ -18,11 +18,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.mirror.copy.copying import Copied
-from canal_server.mirror.lake.delta.delta import DeltaLakeTable
 from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.lake.lake_table import RowTable
 from canal_server.mirror.lake.partition_values import folder_of
 from canal_server.mirror.settings.selected_tables import mirror_table, signature
-from canal_server.mirror.state.lake_tables import NOWHERE, open_table
+from canal_server.mirror.settings.table_values import LOGS
+from canal_server.mirror.state.lake_tables import NOWHERE, move_table, open_table
 from canal_server.mirror.state.state import Phase
 from canal_server.spark.options.offsets import version_of
 
@@ -130,7 +131,7 @@ def taken_rows(
     source = mirror_table(origin.source, other.columns, settings, other.target)
     lake = open_table(settings, source)
     schema = lake.arrow_schema()
-    if not isinstance(lake, DeltaLakeTable) or schema is None:
+    if not isinstance(lake, RowTable) or schema is None:
         return None
     order = open_table(settings, table).file_schema(schema).names
     if table.is_keyless and order != schema.names:
@@ -151,30 +152,22 @@ def taken_rows(
     return Copied(files, origin.position, schema, rows)
 
 
-def move_table(
+def renamed_table(
     settings: MirrorSettings, store: States, state: TableState, table: MirrorTable
 ) -> TableState | None:
-    """Move the other table's folder to this table; returns the other's state.
+    """Make the other table's contents this table's; returns the other's state.
 
-    The table keeps its identity and its history under the new name. Returns None, and
-    moves nothing, if it cannot be moved: in an object store, or if this table exists in
-    the lake. A repetition finds that it is done. Raises LakeError.
+    The table keeps its identity under the new name. Returns None, and moves nothing,
+    if that is not possible, or if this table exists in the lake. A repetition finds
+    that it is done. Raises LakeError.
     """
     origin = state.origin
     assert origin is not None  # the caller has checked it
     other = _usable(settings, store, state.source, origin)
-    if other is None:
+    if other is None or settings.is_shadow(origin.source):
         return None
-    if settings.is_shadow(origin.source) or not settings.lake.is_local:
-        return None
-    if not open_table(settings, table).exists():
-        lake = open_folder(settings.lake)
-        source = mirror_table(origin.source, other.columns, settings, other.target)
-        if open_table(settings, source).applied(other.copy_id) == NOWHERE:
-            return None
-        if not lake.move_folder(other.target, table.target):
-            return None
-    is_moved = open_table(settings, table).applied(other.copy_id) != NOWHERE
+    source = mirror_table(origin.source, other.columns, settings, other.target)
+    is_moved = move_table(settings, source, table, other.copy_id)
     return other if is_moved else None
 
 
@@ -200,7 +193,7 @@ def _has_ended(other: TableState, origin: Origin) -> bool:
 
 def _are_alike(one: TableRule | None, other: TableRule | None) -> bool:
     """Check whether rules give rows the same form, in tables and not in logs."""
-    if one is None or other is None or one.form != "delta":
+    if one is None or other is None or one.form in LOGS:
         return False
     return one == replace(
         other,

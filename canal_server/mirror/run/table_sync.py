@@ -253,7 +253,7 @@ class TableSync:
         if not columns or columns_at(channel, origin.source, None):
             return None  # there is another one with the old name
         table = self._plan(state, columns)
-        other = replacements.move_table(self._settings, self._store, state, table)
+        other = replacements.renamed_table(self._settings, self._store, state, table)
         if other is None:
             return None
         schema = open_table(self._settings, table).arrow_schema()

@@ -16,6 +16,7 @@ from canal_server.mirror.settings.migrations import (
     SKIP,
     helper_of,
 )
+from canal_server.mirror.settings.table_values import LOGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +125,7 @@ class TableRule:
     @property
     def follows_migrations(self) -> bool:
         """Whether online schema changes of its tables are followed in the lake."""
-        return self.migration_tables == SKIP and self.form == "delta"
+        return self.migration_tables == SKIP and self.form not in LOGS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

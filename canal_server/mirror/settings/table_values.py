@@ -140,3 +140,6 @@ class CopiedFile:
     stats: str  # JSON of Delta: numRecords, minValues, maxValues, nullCount
     # The partition: by column of a Delta table, its value as Delta's log has it.
     partition: dict[str, str | None] = field(default_factory=dict, hash=False)
+    # Of a file of another Iceberg table: the ids there of the lake's columns. Names in
+    # the file may be older. Empty: the file has the lake's names.
+    ids: dict[str, int] = field(default_factory=dict, hash=False)

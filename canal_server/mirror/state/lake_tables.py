@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import LakeError
 from canal_server.mirror.lake.change_files import ChangeLog
@@ -39,6 +39,7 @@ __all__ = [
     "UnlikeError",
     "UnusableTableError",
     "lake_schema",
+    "move_table",
     "open_table",
     "other_format",
 ]
@@ -58,23 +59,53 @@ def open_table(settings: MirrorSettings, table: MirrorTable) -> LakeTable:
             kept_hours=math.ceil(lake.vacuum_after_s / 3600) or KEPT_HOURS,
         )
     if table.form == "iceberg":
-        return _iceberg(path, table, lake)
+        is_own = table.target.startswith(f"{settings.migrations_folder}/")
+        return _iceberg(path, table, lake, is_own=is_own)
     return ChangeLog(open_folder(lake, table.target), table)
 
 
-def _iceberg(path: str, table: MirrorTable, lake: LakeSettings) -> LakeTable:
+def move_table(
+    settings: MirrorSettings, source: MirrorTable, table: MirrorTable, copy_id: str
+) -> bool:
+    """Make a table of the lake another one, with its identity and its history.
+
+    `copy_id` is what was published to the first one. Returns False if it is another
+    copy by now, if the second one exists, or if its store or catalog cannot do it. A
+    repetition finds that it is done. Raises LakeError.
+    """
+    lake, target = open_table(settings, source), open_table(settings, table)
+    if table.form == "iceberg":
+        store = open_folder(settings.lake)
+        folders = store.below(source.target), store.below(table.target)
+        iceberg: Any = lake  # as both have the format
+        return bool(iceberg.move(target, copy_id, folders))
+    if not target.exists():
+        if not settings.lake.is_local or lake.applied(copy_id) == NOWHERE:
+            return False
+        if not open_folder(settings.lake).move_folder(source.target, table.target):
+            return False
+    return target.applied(copy_id) != NOWHERE
+
+
+def _iceberg(
+    path: str, table: MirrorTable, lake: LakeSettings, *, is_own: bool
+) -> LakeTable:
+    """Return an Iceberg table; `is_own`: only the mirror sees it, and no catalog."""
+    module = _iceberg_module(table)
+    store = {} if lake.is_local else s3_properties(lake.storage_options)
+    catalog = store | lake.catalog if lake.catalog and not is_own else {}
+    opened: LakeTable = module.IcebergLakeTable(path, table, catalog, store)
+    return opened
+
+
+def _iceberg_module(table: MirrorTable) -> Any:
     try:
-        module = importlib.import_module("canal_server.mirror.lake.iceberg.iceberg")
+        return importlib.import_module("canal_server.mirror.lake.iceberg.iceberg")
     except ModuleNotFoundError as error:
         raise LakeError(
             f"table {table.source}: format iceberg needs {error.name}, which is not "
             "installed: pip install 'canal-server[iceberg]'"
         ) from None
-    catalog = lake.catalog
-    if catalog and not lake.is_local:
-        catalog = s3_properties(lake.storage_options) | catalog
-    opened: LakeTable = module.IcebergLakeTable(path, table, catalog)
-    return opened
 
 
 def other_format(settings: MirrorSettings, table: MirrorTable) -> str:

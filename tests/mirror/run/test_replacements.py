@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import io
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 TEXT = """name: shop
 canal: {{destination: example}}
 source: {{host: db, user: canal}}
-lake: {{path: lake}}
+lake: {{path: lake{}}}
 tables: [{{match: '.*', drift: {}}}]
 """
 T, GHO, U = (TableName("shop", name) for name in ("t", "_t_gho", "u"))
@@ -73,8 +75,21 @@ class Scene:
         monkeypatch: pytest.MonkeyPatch,
         drift: str,
         text: str = TEXT,
+        kind: str = "delta",
     ) -> None:
-        self.settings = read(text.format(drift), str(folder / "m.yml"), {})
+        self.catalog = (
+            {"type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}"}
+            if kind == "catalog"
+            else {}
+        )
+        made = {
+            "delta": "",
+            "iceberg": ", format: iceberg",
+            "catalog": f", format: iceberg, catalog: {json.dumps(self.catalog)}",
+        }
+        text = text.format(made[kind], drift)
+        self.kind = kind
+        self.settings = read(text, str(folder / "m.yml"), {})
         self.folder = folder / "lake"
         self.store = States(open_folder(self.settings.lake, self.settings.folder))
         self.stream = ChangeStream(
@@ -139,15 +154,34 @@ class Scene:
         )  # fmt: skip
 
     def rows(self, name: TableName) -> dict[int, int]:
-        """Return the values of n in a table of the lake, by id."""
-        found = DeltaTable(str(self.folder / name.schema / name.table))
-        rows = found.to_pyarrow_table().to_pylist()
-        return {row["id"]: row["n"] for row in rows}
+        """Return the values of n in a table of the lake, by id, as readers see them."""
+        if self.kind == "delta":
+            found = self._delta(name).to_pyarrow_table()
+        else:
+            found = self._iceberg(name).scan().to_arrow()
+        return {row["id"]: row["n"] for row in found.to_pylist()}
 
     def id_of(self, name: TableName) -> str:
         """Return the identity of a table of the lake."""
-        folder = self.folder / name.schema / name.table
-        return str(DeltaTable(str(folder)).metadata().id)
+        if self.kind == "delta":
+            return str(self._delta(name).metadata().id)
+        return str(self._iceberg(name).metadata.table_uuid)
+
+    def versions_of(self, name: TableName) -> int:
+        """Return how many versions of a table can be read."""
+        if self.kind == "delta":
+            return self._delta(name).version() + 1
+        return len(self._iceberg(name).metadata.snapshots)
+
+    def _delta(self, name: TableName) -> DeltaTable:
+        return DeltaTable(str(self.folder / name.schema / name.table))
+
+    def _iceberg(self, name: TableName) -> Any:
+        if self.catalog:
+            catalogs = importlib.import_module("pyiceberg.catalog")
+            return catalogs.load_catalog("default", **self.catalog).load_table(name)
+        static = importlib.import_module("pyiceberg.table").StaticTable
+        return static.from_metadata(str(self.folder / name.schema / name.table))
 
     def stored(self, name: TableName) -> TableState:
         """Return what the lake says of a table."""
@@ -160,12 +194,25 @@ def nothing(*_: Any) -> None:
     """Stand where nothing is called."""
 
 
+@pytest.fixture(params=["delta", "iceberg", "catalog"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Give each format, Iceberg also with a catalog."""
+    if request.param != "delta":
+        pytest.importorskip("pyiceberg", reason="the extra `iceberg` is not installed")
+    if request.param == "catalog":
+        pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
+    return str(request.param)
+
+
 @pytest.fixture(params=["copy", "stop"])
 def scene(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
 ) -> Scene:
     """Give a mirror that copies a table again, or stops it, if nothing else helps."""
-    return Scene(tmp_path, monkeypatch, request.param)
+    return Scene(tmp_path, monkeypatch, request.param, kind=kind)
 
 
 def exchanged(scene: Scene, *, ended: int = SEQ) -> TableState:
@@ -231,7 +278,7 @@ def test_killed_while_rows_are_exchanged(scene: Scene, writes: int) -> None:
     scene.sync.sync(scene.stored(T))
     assert scene.rows(T) == {1: 1, 3: 3}
     assert scene.stored(T).phase is Phase.FOLLOWING
-    assert len(list((scene.folder / "shop" / "t").glob("*.parquet"))) <= 4
+    assert len(list((scene.folder / "shop" / "t").rglob("*.parquet"))) <= 4
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
@@ -240,7 +287,7 @@ def test_a_new_name(scene: Scene, is_killed: bool) -> None:
     other = scene.table(U, Phase.DROPPED, _7=7)
     scene.store.write(replace(other, ended=SEQ))
     scene.missing.add(U)
-    before = scene.id_of(U)
+    before, versions = scene.id_of(U), scene.versions_of(U)
     state = TableState(T, "shop/t", Phase.WAITING, origin=Origin(U, SEQ, AFTER))
     if is_killed:
         with pytest.raises(KeyboardInterrupt):
@@ -248,6 +295,7 @@ def test_a_new_name(scene: Scene, is_killed: bool) -> None:
         assert not (scene.folder / "shop" / "u").exists()
     scene.sync.sync(state)
     assert (scene.id_of(T), scene.rows(T)) == (before, {7: 7})
+    assert scene.versions_of(T) == versions
     assert not (scene.folder / "shop" / "u").exists()
     assert scene.stored(T).phase is Phase.FOLLOWING
 
@@ -311,12 +359,12 @@ def test_which_table_waits_for_which() -> None:
 
 
 def test_rows_that_are_mirrored_in_another_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """What the rule of a table masks is never taken from one without that mask."""
     masked = r"{{match: 'shop\.t', masks: {{n: 'null'}}, drift: {}}}, {{match: .*}}"
     text = TEXT.replace("{{match: '.*', drift: {}}}", masked)
-    scene = Scene(tmp_path, monkeypatch, "stop", text)
+    scene = Scene(tmp_path, monkeypatch, "stop", text, kind)
     state = scene.table(T, Phase.FOLLOWING, _1=1)
     other = scene.table(U, Phase.DROPPED, _1=5)
     scene.store.write(replace(other, ended=SEQ))

@@ -27,7 +27,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
-from pyiceberg.serializers import FromInputFile
+from pyiceberg.serializers import FromInputFile, ToOutputFile
 from pyiceberg.table import (
     CommitTableResponse,
     CreateTableTransaction,
@@ -37,6 +37,8 @@ from pyiceberg.table import (
 from pyiceberg.table.metadata import TableMetadataV1, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import update_table_metadata
+
+from canal_server.mirror.lake.iceberg.iceberg_files import sync
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,12 +58,12 @@ _UNLINKED: Final = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 class FolderCatalog(NoopCatalog):
     """The catalog of a single table in a folder of the file system."""
 
-    def __init__(self, path: str) -> None:
-        """Set the table's folder."""
-        super().__init__("folder")
+    def __init__(self, path: str, properties: Mapping[str, str] | None = None) -> None:
+        """Set the table's folder; `properties` are pyiceberg's, of its store."""
+        super().__init__("folder", **(properties or {}))
         self._path = path
         self._metadata = Path(path) / "metadata"
-        self._io = PyArrowFileIO()
+        self._io = PyArrowFileIO(dict(properties or {}))
         self._kept: Table | None = None
 
     def load_table(self, identifier: str | Identifier) -> Table:
@@ -129,10 +131,19 @@ class FolderCatalog(NoopCatalog):
             {"metadata": metadata, "metadata-location": location}
         )
 
+    def adopt(self, metadata: TableMetadata, number: int) -> None:
+        """Make a table that was made elsewhere the one of this folder.
+
+        Raises CommitFailedException if there is one.
+        """
+        if self._newest() is not None:
+            raise CommitFailedException(f"{self._path} has a table")
+        self._write(number, metadata)
+
     def _write(self, number: int, metadata: TableMetadata) -> None:
         """Create a metadata file that must not exist, then point at it."""
         self._metadata.mkdir(parents=True, exist_ok=True)
-        text = metadata.model_dump_json(exclude_none=True, by_alias=True).encode()
+        text = _text_of(metadata)
         unique = uuid.uuid4().hex
         temporary = self._metadata / f"{unique}.new"
         try:
@@ -174,15 +185,47 @@ class FolderCatalog(NoopCatalog):
         return f"{self._path}/metadata/v{number}.metadata.json"
 
 
-def open_catalog(path: str, options: Mapping[str, str]) -> Catalog:
+class StoreCatalog(FolderCatalog):
+    """The same in an object store, for a table that only one mirror writes and reads.
+
+    Stores have no links: the lake's lease keeps other mirrors away. A commit is done
+    when its metadata file is there; the hint is at most one commit older.
+    """
+
+    def _write(self, number: int, metadata: TableMetadata) -> None:
+        location = self._location(number)
+        try:
+            with self._io.new_output(location).create() as file:
+                file.write(_text_of(metadata))
+        except FileExistsError:
+            raise CommitFailedException(f"{location} was written by another") from None
+        hint = self._io.new_output(f"{self._path}/metadata/{_HINT}")
+        with hint.create(overwrite=True) as file:
+            file.write(str(number).encode())
+
+    def _newest(self) -> int | None:
+        number = 0
+        with contextlib.suppress(FileNotFoundError):
+            hint = self._io.new_input(f"{self._path}/metadata/{_HINT}")
+            with hint.open() as file:
+                number = int(file.read())
+        while self._io.new_input(self._location(number + 1)).exists():
+            number += 1
+        return number or None
+
+
+def open_catalog(
+    path: str, options: Mapping[str, str], store: Mapping[str, str] | None = None
+) -> Catalog:
     """Return the catalog of these options; without any, that of the table's folder.
 
     `name` among them is what the catalog is called: some find tables by that, too.
+    `store` are pyiceberg's properties of the object store of such a folder.
 
     Raises what pyiceberg raises for options that it does not accept.
     """
     if not options:
-        return FolderCatalog(path)
+        return StoreCatalog(path, store) if "://" in path else FolderCatalog(path)
     rest = {name: value for name, value in options.items() if name != "name"}
     return load_catalog(options.get("name", "default"), **rest)
 
@@ -191,6 +234,33 @@ def identifier_of(target: str) -> Identifier:
     """Return a table's name in a catalog, from its folder below the lake's root."""
     parts = tuple(target.split("/"))
     return parts if len(parts) > 1 else ("default", *parts)
+
+
+def register(
+    catalog: Catalog, name: Identifier, metadata: TableMetadata, before: Table
+) -> bool:
+    """Record a table whose files are complete, which was `before` in another folder.
+
+    Returns False if the catalog does not have that operation.
+    """
+    if isinstance(catalog, FolderCatalog):
+        catalog.adopt(metadata, _number(before.metadata_location) + 1)
+        return True
+    path = f"{metadata.location}/metadata/00000-{uuid.uuid4()}.metadata.json"
+    output = before.io.new_output(path)
+    ToOutputFile.table_metadata(metadata, output)
+    sync(path)
+    catalog.create_namespace_if_not_exists(name[:-1])
+    try:
+        catalog.register_table(name, path)
+    except NotImplementedError:
+        before.io.delete(path)
+        return False
+    return True
+
+
+def _text_of(metadata: TableMetadata) -> bytes:
+    return metadata.model_dump_json(exclude_none=True, by_alias=True).encode()
 
 
 def _parts(identifier: str | Identifier) -> Identifier:

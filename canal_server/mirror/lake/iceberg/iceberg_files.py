@@ -55,13 +55,14 @@ _KEPT_BOUNDS: Final = 32  # columns with bounds, in addition to those of the key
 class FileRows:
     """The rows of data files, in a table's columns; can be pickled.
 
-    `by_name`: files without ids have the columns of the same names.
+    `copied`: they are these files of a copy, which have the columns of the same names,
+    or of another table, which has them by other ids.
     """
 
     io: FileIO
     columns: Sequence[Column]
     paths: Sequence[str]
-    by_name: bool = False
+    copied: Sequence[CopiedFile] = ()
 
     def __len__(self) -> int:
         """Return the number of files."""
@@ -78,7 +79,7 @@ class FileRows:
         """Yield the rows of a file, in its order; `names`: only these columns."""
         with self.io.new_input(self.paths[number]).open() as opened:
             file = pq.ParquetFile(opened)
-            present = self._present(file.schema_arrow, self.paths[number])
+            present = self._present(file.schema_arrow, number)
             wanted = [
                 each for each in self.columns if names is None or each.name in names
             ]
@@ -87,16 +88,21 @@ class FileRows:
             for batch in file.iter_batches(BATCH_ROWS, columns=read):
                 yield _as_columns(batch, wanted, present)
 
-    def _present(self, schema: pa.Schema, path: str) -> dict[int, str]:
-        """Return the names of a file's columns by their ids."""
+    def _present(self, schema: pa.Schema, number: int) -> dict[int, str]:
+        """Return the names of a file's columns by their ids in the table."""
         present = ids_of(schema)
-        if present:
-            return present
-        if not self.by_name:
+        if self.copied:
+            ids = self.copied[number].ids
+            if not ids:
+                names = set(schema.names)
+                return {c.id: c.name for c in self.columns if c.name in names}
+            known = [(c.id, ids.get(c.name)) for c in self.columns]
+            return {ours: present[its] for ours, its in known if its in present}
+        if not present:
             raise UnusableTableError(
-                f"{path} has no column ids: another writer added it"
+                f"{self.paths[number]} has no column ids: another writer added it"
             )
-        return {each.id: each.name for each in self.columns}
+        return present
 
 
 def _as_columns(
@@ -326,7 +332,7 @@ def copied(
     """Return the files of a copy as files of the table."""
     found = []
     for each in files:
-        found += _copied(io, f"{location}/{each.path}", columns, writer)
+        found += _copied(io, f"{location}/{each.path}", columns, each, writer)
     return found
 
 
@@ -339,7 +345,11 @@ def delete_staged(io: FileIO, location: str, files: Iterable[CopiedFile]) -> Non
 
 
 def _copied(
-    io: FileIO, path: str, columns: Sequence[Column], writer: FileWriter
+    io: FileIO,
+    path: str,
+    columns: Sequence[Column],
+    file: CopiedFile,
+    writer: FileWriter,
 ) -> list[DataFile]:
     """Return a file of a copy as files of the table.
 
@@ -349,40 +359,46 @@ def _copied(
     source = io.new_input(path)
     with source.open() as opened:
         metadata = pq.read_metadata(opened)
-    schema = metadata.schema.to_arrow_schema()
     if metadata.num_rows == 0:
         return []
-    partitions = _partitions_of(io, path, writer.partitioning)
+    rows = FileRows(io, columns, [path], [file])
+    partitions = _partitions_of(rows, writer.partitioning)
     if len(partitions) == 1:
-        if ids_of(schema) == {each.id: each.name for each in columns}:
+        if _fits(metadata.schema.to_arrow_schema(), columns, file):
             spec_partition = SpecPartition(writer.partitioning.spec_id, partitions[0])
             return [
                 described(
                     path, len(source), metadata, columns, writer.key, spec_partition
                 )
             ]
-        written = writer.write(by_names(io, columns, path), partitions[0])
+        written = writer.write(rows.batches(0), partitions[0])
         return [] if written is None else [written]
-    return writer.write_table(pa.Table.from_batches(by_names(io, columns, path)))
+    return writer.write_table(pa.Table.from_batches(rows.batches(0), rows.schema))
 
 
-def _partitions_of(io: FileIO, path: str, partitioning: Partitioning) -> list[Record]:
+def _fits(schema: pa.Schema, columns: Sequence[Column], file: CopiedFile) -> bool:
+    """Check whether readers of the table read a copy's file as what it is.
+
+    Any other column is one that the file's own table has dropped: here its id may be
+    that of a column that is added later.
+    """
+    if ids_of(schema) != {each.id: each.name for each in columns}:
+        return False
+    return not file.ids or (
+        file.ids == {each.name: each.id for each in columns}
+        and all(schema.field(each.name).type == each.stored for each in columns)
+    )
+
+
+def _partitions_of(rows: FileRows, partitioning: Partitioning) -> list[Record]:
     """Return the partitions of a copy's rows."""
     if not partitioning.partitions:
         return [WHOLE]
-    with io.new_input(path).open() as opened:
-        rows = pq.ParquetFile(opened).read(columns=partitioning.sources)
-    return [partition for partition, _ in partitioning.parted(rows)]
-
-
-def by_names(
-    io: FileIO, columns: Sequence[Column], path: str
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file by the names of its columns, whatever their ids."""
-    schema = arrow_schema(columns)
-    with io.new_input(path).open() as opened:
-        for batch in pq.ParquetFile(opened).iter_batches(BATCH_ROWS):
-            yield batch.select(schema.names).cast(schema)
+    wanted = [each for each in rows.columns if each.name in partitioning.sources]
+    found = pa.Table.from_batches(
+        rows.batches(0, partitioning.sources), arrow_schema(wanted)
+    )
+    return [partition for partition, _ in partitioning.parted(found)]
 
 
 def sync(path: str) -> None:

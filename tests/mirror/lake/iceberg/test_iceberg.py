@@ -359,12 +359,12 @@ def test_a_file_system_without_links(
     rows = series(rng, 20)
     lake = published(tmp_path, rows)
     stale: Any = opened(tmp_path, PLAIN)
-    stale_table = stale._catalog.load_table(("shop", "orders"))
+    stale_table = stale.versions.catalog.load_table(("shop", "orders"))
     changes = rows.as_changes(rows.random_changes(5))
     lake.apply(COPY, changes, rows.seq + 1, {})
     assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
     with pytest.raises(CommitFailedException):
-        stale._catalog.commit_table(stale_table, (), ())
+        stale.versions.catalog.commit_table(stale_table, (), ())
 
 
 # --- tables of others -----------------------------------------------------------------

@@ -99,7 +99,7 @@ def test_a_writer_that_was_away_for_long(tmp_path: Path, rng: random.Random) -> 
     rows = series(rng, 20)
     lake = published(tmp_path, rows)
     late: Any = opened(tmp_path, PLAIN)
-    table = late._catalog.load_table(("shop", "orders"))
+    table = late.versions.catalog.load_table(("shop", "orders"))
     for number in range(40):  # more than there are old versions
         lake.apply(COPY, rows.as_changes([]), rows.seq + 10 + number, {})
     number = int(table.metadata_location.rpartition("/v")[2].split(".")[0])
@@ -117,7 +117,7 @@ def test_a_position_after_a_newer_one(tmp_path: Path, rng: random.Random) -> Non
     lake = in_catalog(folder, tmp_path / "c.db")
     publish(lake, folder, rows)
     late = in_catalog(folder, tmp_path / "c.db")
-    table = late._catalog.load_table(late._name)
+    table = late.versions.catalog.load_table(late.versions.name)
     lake.apply(COPY, rows.as_changes([]), 90_000, {})
     with pytest.raises(CommitFailedException, match="has changed"):
         Commit(table, Manifests()).run(Change(), record(COPY, 1_500, {}))

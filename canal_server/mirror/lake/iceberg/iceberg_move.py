@@ -1,0 +1,214 @@
+"""Gives an Iceberg table another folder and another name, as RENAME does.
+
+::
+
+    shop/old/metadata, data          shop/new/metadata, data
+    v7.metadata.json  ─ rewritten ─► v8.metadata.json   the same table, with its id
+    manifests         ─ rewritten ─► manifests          of all its snapshots
+    data files        ─── linked ──► data files         also those of old snapshots
+
+All files of a table name each other by their full paths, so a folder cannot just be
+renamed. The table has its new name at once, when all files are there; then the old
+folder is removed. In an object store, where files are copied, only the current snapshot
+moves. Leaves out which table is another one's by now (`run.replacements`).
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.manifest import (
+    ManifestContent,
+    ManifestEntryStatus,
+    ManifestFile,
+    write_manifest,
+    write_manifest_list,
+)
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from canal_server.mirror.lake.iceberg import iceberg_commit
+from canal_server.mirror.lake.iceberg.iceberg_catalog import FolderCatalog, register
+from canal_server.mirror.lake.iceberg.iceberg_commit import AVRO, manifests_of
+from canal_server.mirror.lake.iceberg.iceberg_files import sync
+from canal_server.mirror.lake.lake_table import NOWHERE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import ManifestEntry
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
+
+    from canal_server.mirror.lake.iceberg.iceberg_versions import Versions
+    from canal_server.mirror.lake.lake_storage import Folder
+
+_FORMAT: Final = 2
+# Where records of pyiceberg have them.
+_PATH_OF_FILE: Final = 1
+_PATH_OF_MANIFEST: Final = 0
+_LENGTH_OF_MANIFEST: Final = 1
+
+
+def move(
+    source: Versions, target: Versions, copy_id: str, folders: tuple[Folder, Folder]
+) -> bool:
+    """Move a table; `folders` are those of both names.
+
+    Returns False, with nothing done, if `source` is not this copy, if there is another
+    table with the new name, or if the catalog cannot do it. A repetition finds that it
+    is done, and removes what is left of the old table.
+    """
+    now = target.newest()
+    if now is None:
+        table = source.newest()
+        if table is None or _applied(table, copy_id) == NOWHERE:
+            return False
+        moving = _Moving(table, target.path, folders)
+        if not moving.is_possible():
+            return False
+        metadata = moving.metadata()
+        if not register(target.catalog, target.name, metadata, table):
+            return False
+    elif _applied(now, copy_id) == NOWHERE:
+        return False
+    _remove(source, copy_id, folders[0])
+    return True
+
+
+def _applied(table: Table, copy_id: str) -> int:
+    return iceberg_commit.applied(table.metadata, copy_id)
+
+
+def _remove(source: Versions, copy_id: str, folder: Folder) -> None:
+    """Remove what is left under the old name, unless it is another table by now."""
+    old = source.newest()
+    if old is not None and _applied(old, copy_id) == NOWHERE:
+        return
+    if old is not None and not isinstance(source.catalog, FolderCatalog):
+        source.catalog.drop_table(source.name)
+    folder.remove()
+
+
+class _Moving:
+    """One table on its way to another folder."""
+
+    def __init__(self, table: Table, path: str, folders: tuple[Folder, Folder]) -> None:
+        self._metadata: TableMetadata = table.metadata
+        self._io: FileIO = table.io
+        self._before = f"{table.metadata.location.rstrip('/')}/"
+        self._after = f"{path}/"
+        self._folders = folders
+        self._manifests: dict[str, ManifestFile] = {}  # by their old paths
+        self._data: set[str] = set()  # old paths of data files
+        self._unique = uuid.uuid4().hex
+
+    @property
+    def _snapshots(self) -> Sequence[Snapshot]:
+        """The snapshots that move."""
+        if self._folders[0].local_path is not None:
+            return self._metadata.snapshots
+        current = self._metadata.current_snapshot()
+        return [] if current is None else [current]
+
+    def is_possible(self) -> bool:
+        """Check whether all files are such as a mirror writes.
+
+        Delete files have paths within, and newer formats have further files.
+        """
+        return self._metadata.format_version == _FORMAT and all(
+            manifest.content == ManifestContent.DATA
+            for snapshot in self._snapshots
+            for manifest in manifests_of(snapshot, self._io)
+        )
+
+    def metadata(self) -> TableMetadata:
+        """Make the files of the new folder, all but the metadata, which names them."""
+        snapshots = [self._snapshot(each) for each in self._snapshots]
+        self._take_data()
+        ids = {each.snapshot_id for each in snapshots}
+        refs = {
+            name: ref
+            for name, ref in self._metadata.refs.items()
+            if ref.snapshot_id in ids and (name == MAIN_BRANCH or len(ids) > 1)
+        }
+        log: list[SnapshotLogEntry] = [
+            each for each in self._metadata.snapshot_log if each.snapshot_id in ids
+        ]
+        # Earlier metadata files, and statistics by other writers, stay behind.
+        return self._metadata.model_copy(
+            update={
+                "location": self._after.rstrip("/"),
+                "snapshots": snapshots,
+                "snapshot_log": log,
+                "refs": refs,
+                "metadata_log": [],
+                "statistics": [],
+                "partition_statistics": [],
+            }
+        )
+
+    def _snapshot(self, snapshot: Snapshot) -> Snapshot:
+        schema_id = snapshot.schema_id
+        found = [
+            self._manifest(each, schema_id) for each in manifests_of(snapshot, self._io)
+        ]
+        path = f"{self._after}metadata/snap-{snapshot.snapshot_id}-{self._unique}.avro"
+        with write_manifest_list(
+            _FORMAT,
+            self._io.new_output(path),
+            snapshot.snapshot_id,
+            snapshot.parent_snapshot_id,
+            snapshot.sequence_number,
+            AVRO,
+        ) as writer:
+            writer.add_manifests(found)
+        sync(path)
+        return snapshot.model_copy(update={"manifest_list": path})
+
+    def _manifest(self, manifest: ManifestFile, schema_id: int | None) -> ManifestFile:
+        """Write a manifest with the new paths, unless another snapshot has it, too."""
+        known = self._manifests.get(manifest.manifest_path)
+        if known is not None:
+            return known
+        schema = self._metadata.schema()
+        if schema_id is not None:
+            schema = self._metadata.schema_by_id(schema_id) or schema
+        spec = self._metadata.specs()[manifest.partition_spec_id]
+        path = f"{self._after}metadata/{self._unique}-m{len(self._manifests)}.avro"
+        output = self._io.new_output(path)
+        snapshot_id = manifest.added_snapshot_id or 0
+        with write_manifest(_FORMAT, spec, schema, output, snapshot_id, AVRO) as writer:
+            for each in manifest.fetch_manifest_entry(self._io, discard_deleted=False):
+                writer.add_entry(self._entry(each))
+        sync(path)
+        # Not the one that was read: pyiceberg keeps that for others.
+        moved = ManifestFile(*(manifest[n] for n in range(len(manifest))))
+        moved[_PATH_OF_MANIFEST] = path
+        moved[_LENGTH_OF_MANIFEST] = len(output)
+        self._manifests[manifest.manifest_path] = moved
+        return moved
+
+    def _entry(self, entry: ManifestEntry) -> ManifestEntry:
+        path = entry.data_file.file_path
+        if entry.status != ManifestEntryStatus.DELETED:
+            self._data.add(path)
+        # One of another writer's folder stays there.
+        if path.startswith(self._before):
+            new = self._after + path.removeprefix(self._before)
+            entry.data_file[_PATH_OF_FILE] = new
+        return entry
+
+    def _take_data(self) -> None:
+        """Have the data files in the new folder, too."""
+        source, target = self._folders
+        there = target.sizes_below()  # of an earlier attempt
+        for path in sorted(self._data):
+            name = path.removeprefix(self._before)
+            if name == path:
+                continue
+            if name in there:
+                target.delete(name)
+            target.take(source, name, name)

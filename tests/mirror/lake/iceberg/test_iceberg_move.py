@@ -1,0 +1,211 @@
+"""An Iceberg table gets another folder and name: the same table, with its history."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyiceberg", reason="the extra `iceberg` is not installed")
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
+
+from fix_lake import (
+    COPY,
+    LakeRows,
+    copied_rows,
+    in_order,
+    lake_rows,
+    lake_table,
+    write_copy,
+)
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import StaticTable
+
+from canal_server.mirror.lake.iceberg import iceberg_move
+from canal_server.mirror.lake.iceberg.iceberg import IcebergLakeTable
+from canal_server.mirror.lake.lake_storage import Folder, open_folder
+from canal_server.mirror.lake.lake_table import lake_schema
+from canal_server.mirror.lake.steps import AddColumn, DropColumn, RenameColumn
+from canal_server.mirror.settings.mirror_settings import LakeSettings
+from canal_server.mirror.settings.table_values import LakePartition
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+    from pyiceberg.table import Table
+
+COLUMNS = [("id", "int"), ("n", "int"), ("v", "varchar(20)")]
+PLAIN = lake_table(COLUMNS, ("id",), form="iceberg")
+PARTED = replace(PLAIN, partitions=(LakePartition("bucket", "n", 3),))
+
+
+class KilledError(BaseException):
+    """The process ends here."""
+
+
+class Scene:
+    """A table with a history, and the name that it gets."""
+
+    def __init__(
+        self, path: Path, rng: random.Random, *, in_catalog: bool, parted: bool
+    ) -> None:
+        self.path = path
+        uri = f"sqlite:///{path / 'catalog.db'}"
+        self.options = {"type": "sql", "uri": uri} if in_catalog else {}
+        table = PARTED if parted else PLAIN
+        self.tables = [replace(table, target=f"shop/{name}") for name in ("old", "new")]
+        self.folders = (self.folder("old"), self.folder("new"))
+        rows = LakeRows(table, rng)
+        rows.random_changes(60)
+        lake = self.lake(0)
+        files = write_copy(path / "shop" / "old", copied_rows(rows))
+        lake.publish(COPY, lake_schema(table), files, rows.seq + 1, {"a": "b"})
+        for _ in range(4):
+            changes = rows.as_changes(rows.random_changes(9))
+            lake.apply(COPY, changes, rows.seq + 1, {"a": "b"})
+        steps = [RenameColumn("v", "w"), AddColumn("x", "int", "", "7")]
+        lake.evolve(COPY, steps, rows.seq + 2, {"a": "b"})
+        if not parted:
+            lake.evolve(COPY, [DropColumn("n")], rows.seq + 3, {"a": "b"})
+        self.history = self.versions_of(self.readers(0))
+
+    def folder(self, name: str) -> Folder:
+        """Return a folder of the lake."""
+        return open_folder(LakeSettings(path=str(self.path)), f"shop/{name}")
+
+    def lake(self, number: int) -> IcebergLakeTable:
+        """Open the old or the new table as a mirror does."""
+        table = self.tables[number]
+        return IcebergLakeTable(
+            f"{self.path}/{table.target}", table, self.options
+        )  # fmt: skip
+
+    def move(self, copy_id: str = COPY) -> bool:
+        """Move the table."""
+        return self.lake(0).move(self.lake(1), copy_id, self.folders)
+
+    def readers(self, number: int) -> Table:
+        """Open the old or the new table as other readers do."""
+        target = self.tables[number].target
+        if self.options:
+            catalog = load_catalog("default", **self.options)
+            return catalog.load_table(target.replace("/", "."))
+        return StaticTable.from_metadata(f"{self.path}/{target}")
+
+    @staticmethod
+    def versions_of(table: Table) -> Any:
+        """Return all that a table has: its id, and the rows of each snapshot."""
+        return (
+            table.metadata.table_uuid,
+            [
+                (
+                    each.snapshot_id,
+                    in_order(
+                        table.scan(snapshot_id=each.snapshot_id).to_arrow().to_pylist()
+                    ),
+                )
+                for each in table.snapshots()
+            ],
+            table.metadata.properties,
+            [each.snapshot_id for each in table.history()],
+        )
+
+    def check(self) -> None:
+        """Check that the table has its new name, and what it had, and goes on."""
+        assert self.versions_of(self.readers(1)) == self.history
+        assert not (self.path / "shop" / "old").exists()
+        assert not self.lake(0).exists()
+        lake = self.lake(1)
+        upto = lake.applied(COPY)
+        lake.empty(COPY, upto + 1, 0, {})
+        assert lake_rows(lake) == []
+        assert len(self.readers(1).snapshots()) == len(self.history[1]) + 1
+
+
+@pytest.fixture(params=[False, True], ids=["folder", "catalog"])
+def in_catalog(request: pytest.FixtureRequest) -> bool:
+    """Say where the newest version is recorded."""
+    return bool(request.param)
+
+
+@pytest.mark.parametrize("parted", [False, True])
+def test_another_name(
+    tmp_path: Path, rng: random.Random, in_catalog: bool, parted: bool
+) -> None:
+    """Its id and each of its snapshots, as readers see them, are those from before."""
+    scene = Scene(tmp_path, rng, in_catalog=in_catalog, parted=parted)
+    assert scene.move()
+    assert scene.move()  # it is done
+    scene.check()
+
+
+@pytest.mark.parametrize("step", ["take", "register", "remove"])
+def test_killed_on_the_way(
+    tmp_path: Path,
+    rng: random.Random,
+    monkeypatch: pytest.MonkeyPatch,
+    in_catalog: bool,
+    step: str,
+) -> None:
+    """Readers always find the table under one of the names; a repetition ends it."""
+    scene = Scene(tmp_path, rng, in_catalog=in_catalog, parted=False)
+    count = 0
+
+    def killed(*_: object) -> None:
+        nonlocal count
+        count += 1
+        if step != "take" or count == 3:
+            raise KilledError
+
+    with monkeypatch.context() as patch:
+        if step == "register":
+            patch.setattr(iceberg_move, step, killed)
+        elif step == "take":
+            take = Folder.take
+
+            def taking(folder: Folder, *args: Any) -> None:
+                killed()
+                take(folder, *args)
+
+            patch.setattr(Folder, step, taking)
+        else:
+            patch.setattr(Folder, step, killed)
+        with pytest.raises(KilledError):
+            scene.move()
+    found = 1 if step == "remove" else 0
+    assert scene.versions_of(scene.readers(found)) == scene.history
+    assert scene.lake(1 - found).exists() == (step == "remove" and not in_catalog)
+    assert scene.move()
+    scene.check()
+
+
+def test_what_stays_where_it_is(
+    tmp_path: Path, rng: random.Random, in_catalog: bool
+) -> None:
+    """Another copy, and a table whose new name is taken, are not moved."""
+    scene = Scene(tmp_path, rng, in_catalog=in_catalog, parted=False)
+    assert not scene.move("another")
+    files = write_copy(tmp_path / "shop" / "new", copied_rows(LakeRows(PLAIN, rng)))
+    lake = scene.lake(1)
+    lake.publish("taken", lake_schema(PLAIN), files, 5, {})
+    assert not scene.move()
+    assert scene.versions_of(scene.readers(0)) == scene.history
+    assert lake.applied("taken") == 5
+
+
+def test_a_catalog_without_that_operation(
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table stays, and the caller knows it."""
+    scene = Scene(tmp_path, rng, in_catalog=True, parted=False)
+    lake = scene.lake(1)
+
+    def lacks(*_: object) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr(lake.versions.catalog, "register_table", lacks)
+    assert not scene.lake(0).move(lake, COPY, scene.folders)
+    assert scene.versions_of(scene.readers(0)) == scene.history
+    assert not lake.exists()

@@ -18,14 +18,16 @@ NO_TABLE = 0  # entries without a table: every filter passes them
 # clients.
 NAMES_MAX = 1 << 17
 
-Names = tuple[tuple[str | None, str], ...]  # (schema, table) pairs, one or several
+# (schema, table) pairs, one or several; with True: the table is beside another one
+Names = tuple[tuple[str | None, str] | tuple[str | None, str, bool], ...]
 
 
 class TableIds:
     """Gives each tuple of (schema, table) names a number, from 1 on.
 
     A row entry has one name; a DDL entry has the names of all tables it changes
-    (RENAME: old and new), and passes a filter when one of them does. Used by any
+    (RENAME: old and new), and passes a filter when one of them does. It may also have
+    tables that it only moves rows from or to, which not all filters see. Used by any
     thread:
     the pumps, several in a group, ask for numbers, others for names.
     """

@@ -37,9 +37,12 @@ SIZE_MAX: Final = 2_000_000
 
 
 def client_filter(
-    expression: str, config: FilterConfig, *, probe: bool = True
+    expression: str, config: FilterConfig, *, probe: bool = True, beside: bool = False
 ) -> TableFilter:
-    """Return the filter of a client, within its limits. Raises ClientError."""
+    """Return the filter of a client, within its limits. Raises ClientError.
+
+    `beside`: see `TableFilter`.
+    """
     if len(expression) > config.client_length_max:
         raise ClientError(
             f"filter {quoted(expression)}: {len(expression)} characters exceed the"
@@ -47,7 +50,9 @@ def client_filter(
             " (canal.instance.filter.client.length.max)"
         )
     try:
-        return for_client(expression, config.regex, config.black_regex, probe=probe)
+        return for_client(
+            expression, config.regex, config.black_regex, probe=probe, beside=beside
+        )
     except ValueError as error:
         raise ClientError(f"filter {quoted(expression)}: {error}") from error
 

@@ -56,12 +56,16 @@ class TableFilter:
 
     An empty allow list accepts every table, an empty deny list drops none. Raises
     ValueError for an invalid expression; with `probe` also for one that takes too long
-    on a long name. A filter that was probed before need not be probed again.
+    on a long name. A filter that was probed before need not be probed again. `beside`:
+    it also evaluates tables whose rows a statement on another table moves.
     """
 
-    def __init__(self, white: str, black: str, *, probe: bool = True) -> None:
+    def __init__(
+        self, white: str, black: str, *, probe: bool = True, beside: bool = False
+    ) -> None:
         self.white = white
         self.black = black
+        self._beside = beside
         self._white = _matcher(white, default=True, probe=probe)
         self._black = _matcher(black, default=False, probe=probe)
 
@@ -72,19 +76,26 @@ class TableFilter:
         entries without names always pass. May be slow and wait for other expensive
         filters: do not call it while others wait.
         """
-        texts = _texts(names)
+        texts = self._texts(names)
         if not texts:
             return True
         return any(map(self._white, texts)) and not all(map(self._black, texts))
 
     def accepts_within(self, names: Names, steps: Steps) -> bool:
         """Like `accepts`, without waiting; raises TooManyStepsError after `steps`."""
-        texts = _texts(names)
+        texts = self._texts(names)
         if not texts:
             return True
         return any(self._white.matches(each, steps) for each in texts) and not all(
             self._black.matches(each, steps) for each in texts
         )
+
+    def _texts(self, names: Names) -> list[str]:
+        return [
+            f"{each[0] or 'null'}.{each[1]}"
+            for each in names
+            if self._beside or len(each) == 2  # noqa: PLR2004  # schema and table
+        ]
 
     @property
     def size(self) -> int:
@@ -100,18 +111,20 @@ class TableFilter:
         return f"TableFilter({quoted(self.white)}, {quoted(self.black)})"
 
 
-def _texts(names: Names) -> list[str]:
-    return [f"{schema or 'null'}.{table}" for schema, table in names]
-
-
 def for_client(
-    expression: str, instance_default: str, black: str, *, probe: bool = True
+    expression: str,
+    instance_default: str,
+    black: str,
+    *,
+    probe: bool = True,
+    beside: bool = False,
 ) -> TableFilter:
     """Return the filter of a client: its own expression, or the default if empty.
 
     The deny list of the instance applies to every client. Raises ValueError.
     """
-    return TableFilter(expression or instance_default, black, probe=probe)
+    chosen = expression or instance_default
+    return TableFilter(chosen, black, probe=probe, beside=beside)
 
 
 def compile_expression(

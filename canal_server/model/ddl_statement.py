@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from canal_server.model.positions import EntryPosition
 
 TableName = tuple[str | None, str]  # schema, table
+FilteredNames = tuple[TableName | tuple[str | None, str, bool], ...]  # True: beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Statement:
 
     `old_schema` and `old_table` are the names before a RENAME. A QUERY has no table,
     and a schema only if it creates or drops one. `beside` is another table whose rows
-    the statement moves from or to; filters of clients do not see it.
+    the statement moves from or to.
     """
 
     event_type: EventType
@@ -84,10 +85,7 @@ class DdlStatement:
 
 
 def names_of(statements: list[Statement]) -> tuple[TableName, ...]:
-    """Return the table names that filters evaluate for an entry, including old names.
-
-    Without any names, filters let the entry pass.
-    """
+    """Return the names of the tables that statements change, including old names."""
     names: dict[TableName, None] = {}
     for each in statements:
         if each.event_type not in DDL_TYPES or each.table is None:
@@ -96,3 +94,15 @@ def names_of(statements: list[Statement]) -> tuple[TableName, ...]:
         if each.old_table is not None:
             names[each.old_schema, each.old_table] = None
     return tuple(names)
+
+
+def filtered_names_of(statements: list[Statement]) -> FilteredNames:
+    """Return the table names that filters evaluate for an entry.
+
+    Without any names, filters let the entry pass. A table beside is marked: filters of
+    canal's clients leave it out, as canal's server does.
+    """
+    names = names_of(statements)
+    found = [each.beside for each in statements if each.beside is not None]
+    beside = [(*name, True) for name in dict.fromkeys(found) if name not in names]
+    return (*names, *beside) if names else ()

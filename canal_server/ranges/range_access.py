@@ -135,7 +135,8 @@ class RangeAccess:
         known = self._filters.get(expression)
         if known is not None:
             return known
-        found = client_filter(expression, self._config.filter, probe=probe)
+        # Readers of ranges follow tables, whose rows a statement on another one moves.
+        found = client_filter(expression, self._config.filter, probe=probe, beside=True)
         with self._lock:
             self._filters_size += found.size
             if len(self._filters) >= FILTERS_MAX or self._filters_size > SIZE_MAX:

@@ -123,6 +123,16 @@ def test_white_and_black():
     assert tables.accepts(())
 
 
+def test_tables_beside():
+    """Only a filter that asks for it passes a statement for a table beside."""
+    names = (("a", "p"), ("a", "t", True))
+    for wanted, beside in ((False, False), (True, True)):
+        assert TableFilter("a.t", "", beside=beside).accepts(names) is wanted
+        assert TableFilter("a.p", "", beside=beside).accepts(names)
+        assert TableFilter("", "a.p", beside=beside).accepts(names) is wanted
+        assert not TableFilter("a.u", "", beside=beside).accepts(names)
+
+
 def test_several_names():
     """With several names one on the white list is enough, and one that is not black."""
     tables = TableFilter(r"db\..*", r"db\.tmp_.*")

@@ -86,6 +86,34 @@ def test_exchanged(mirror: Any) -> None:
     mirror.stop()
 
 
+@pytest.mark.parametrize("name", ["t", "p"])
+def test_only_one_table_is_mirrored(mirror: Any, name: str) -> None:
+    """The statement is noticed for it, and it is copied again.
+
+    No rule matches the other one.
+    """
+    (rule,) = mirror.settings["tables"]
+    rule["match"] = rf"{mirror.pipeline.schema}\.{name}"
+    run(
+        mirror,
+        "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(100))",
+        "CREATE TABLE p LIKE t",
+        f"ALTER TABLE p PARTITION BY RANGE (id) {RANGES})",
+        "INSERT INTO t VALUES (1, 'of t')",
+        "INSERT INTO p VALUES (500, 'of p'), (1500, 'stays')",
+    )
+    mirror.start()
+    mirror.agree(**{name: ("id",)})
+    run(
+        mirror,
+        "ALTER TABLE p EXCHANGE PARTITION one WITH TABLE t",
+        f"UPDATE {name} SET a = 'then'",
+    )
+    mirror.agree(**{name: ("id",)})
+    mirror.wait_for(lambda: mirror.state(name)["copies"] == 2, "a copy")
+    mirror.stop()
+
+
 def test_a_partitioned_table_that_is_excluded(mirror: Any) -> None:
     """The statement is noticed for the other table, which is copied again."""
     (rule,) = mirror.settings["tables"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canal_server.model.ddl_statement import names_of
+from canal_server.model.ddl_statement import filtered_names_of, names_of
 from canal_server.tablemeta.sql.statement_classes import classify
 
 
@@ -24,3 +24,19 @@ from canal_server.tablemeta.sql.statement_classes import classify
 def test_names(sql, expected):
     """DDL on tables has the names of all of them, once each; all else has none."""
     assert names_of(classify(sql, "db")) == expected
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        (
+            "ALTER TABLE p EXCHANGE PARTITION a WITH TABLE o.t",
+            (("db", "p"), ("o", "t", True)),
+        ),
+        ("RENAME TABLE a TO b", (("db", "b"), ("db", "a"))),
+        ("CREATE DATABASE o", ()),
+    ],
+)
+def test_names_beside(sql, expected):
+    """Tables whose rows a statement on another one moves are marked as such."""
+    assert filtered_names_of(classify(sql, "db")) == expected

@@ -25,7 +25,7 @@ from canal_server.errors import (
     InsideTransaction,
 )
 from canal_server.messages import source_messages
-from canal_server.model.ddl_statement import DdlStatement, names_of
+from canal_server.model.ddl_statement import DdlStatement, filtered_names_of
 from canal_server.model.entry import DDL_TYPES, EventType
 from canal_server.model.positions import EntryPosition
 from canal_server.mysql.flavour import version_number
@@ -458,7 +458,7 @@ class Reader:
             return not self._filters.query_dml
         if result.event_type not in DDL_TYPES:
             return not self._filters.query_dcl
-        return self._table_filter(names_of([result]))
+        return self._table_filter(filtered_names_of([result]))
 
     def _emit_statement(
         self, statement: python_events.Query, results: list[Statement], *, is_dml: bool
@@ -475,7 +475,7 @@ class Reader:
             first.event_type,
             first.schema or "",
             first.table or "",
-            self._number_of(names_of(results)),
+            self._number_of(filtered_names_of(results)),
             begins=statement.sql.rstrip().upper().endswith("START TRANSACTION"),
         )
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
+    from canal_server.mirror.lake.steps import Step
+
 COLUMNS = [("id", "int"), ("n", "int"), ("v", "varchar(20)")]
 PLAIN = lake_table(COLUMNS, ("id",), form="iceberg")
 PARTED = replace(PLAIN, partitions=(LakePartition("bucket", "n", 3),))
@@ -65,7 +67,7 @@ class Scene:
         for _ in range(4):
             changes = rows.as_changes(rows.random_changes(9))
             lake.apply(COPY, changes, rows.seq + 1, {"a": "b"})
-        steps = [RenameColumn("v", "w"), AddColumn("x", "int", "", "7")]
+        steps: list[Step] = [RenameColumn("v", "w"), AddColumn("x", "int", "", "7")]
         lake.evolve(COPY, steps, rows.seq + 2, {"a": "b"})
         if not parted:
             lake.evolve(COPY, [DropColumn("n")], rows.seq + 3, {"a": "b"})

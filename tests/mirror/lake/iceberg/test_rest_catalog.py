@@ -18,6 +18,8 @@ from pyiceberg.catalog import load_catalog
 from servers import free_port
 
 from canal_server.errors import LakeError
+from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.lake.lake_table import RowTable
 from canal_server.mirror.lake.steps import AddColumn
 from canal_server.mirror.settings.mirror_settings import (
     CanalSettings,
@@ -28,6 +30,7 @@ from canal_server.mirror.state.lake_tables import (
     Applied,
     LakeTable,
     lake_schema,
+    move_table,
     open_table,
 )
 from canal_server.mysql.source_settings import Access, Address, Credentials
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from fix_lake import LakeRows
     from fix_s3 import S3
+    from pyiceberg.catalog import Catalog
 
     from canal_server.mirror.settings.mirror_settings import LakeSettings
 
@@ -49,9 +53,9 @@ pytestmark = [
 PLAIN = lake_table([("id", "int"), ("v", "varchar(20)")], ("id",), form="iceberg")
 
 
-def opened(lake: LakeSettings, rows: LakeRows) -> LakeTable:
-    """Open the table of these rows as a mirror with these settings does."""
-    settings = MirrorSettings(
+def settings_of(lake: LakeSettings) -> MirrorSettings:
+    """Return the settings of a mirror with this lake."""
+    return MirrorSettings(
         name="shop",
         canal=CanalSettings(destination="shop"),
         source=SourceSettings(
@@ -60,7 +64,21 @@ def opened(lake: LakeSettings, rows: LakeRows) -> LakeTable:
         lake=lake,
         tables=(),
     )
-    return open_table(settings, rows.table)
+
+
+def opened(lake: LakeSettings, rows: LakeRows) -> LakeTable:
+    """Open the table of these rows as a mirror with these settings does."""
+    return open_table(settings_of(lake), rows.table)
+
+
+def readers(s3: S3, rest_catalog: dict[str, str]) -> Catalog:
+    """Return the catalog as other readers open it."""
+    options = {
+        "s3.endpoint": s3.endpoint,
+        "s3.access-key-id": s3.options["aws_access_key_id"],
+        "s3.secret-access-key": s3.options["aws_secret_access_key"],
+    }
+    return load_catalog("x", **rest_catalog, **options)
 
 
 def publish(lake: LakeSettings, rows: LakeRows, copy: str) -> LakeTable:
@@ -89,14 +107,73 @@ def test_a_table(s3: S3, rest_catalog: dict[str, str], rng: random.Random) -> No
     assert in_order(lake_rows(opened(lake, rows))) == in_order(rows.rows.values())
     table.evolve("copy-2", [AddColumn("more", "int", "", "7")], rows.seq + 9, {})
     assert {row["more"] for row in lake_rows(opened(lake, rows))} == {7}
-    options = {
-        "s3.endpoint": s3.endpoint,
-        "s3.access-key-id": s3.options["aws_access_key_id"],
-        "s3.secret-access-key": s3.options["aws_secret_access_key"],
-    }
-    found = load_catalog("x", **rest_catalog, **options).load_table("rest.orders")
+    found = readers(s3, rest_catalog).load_table("rest.orders")
     assert found.location() == f"{lake.path}/rest/orders"
     assert len(found.scan().to_arrow()) == len(rows.rows)
+
+
+def test_a_renamed_table(
+    s3: S3, rest_catalog: dict[str, str], rng: random.Random
+) -> None:
+    """It keeps its id and its snapshot under the new name; the old one goes."""
+    lake = replace(s3.lake("rest-renamed"), catalog=rest_catalog)
+    rows = filled(replace(PLAIN, target="renamed/orders"), rng)
+    table = publish(lake, rows, COPY)
+    table.apply(COPY, rows.as_changes(rows.random_changes(20)), rows.seq + 1, {})
+    catalog = readers(s3, rest_catalog)
+    before = catalog.load_table("renamed.orders").metadata
+    named = replace(rows.table, target="renamed/purchases")
+    for _ in range(2):
+        assert move_table(settings_of(lake), rows.table, named, COPY)
+    assert catalog.list_tables("renamed") == [("renamed", "purchases")]
+    after = catalog.load_table("renamed.purchases")
+    assert after.metadata.table_uuid == before.table_uuid
+    assert [each.snapshot_id for each in after.snapshots()] == [
+        before.current_snapshot_id
+    ]
+    assert len(after.scan().to_arrow()) == len(rows.rows)
+    assert open_folder(lake, "renamed/orders").below_names() == []
+    rows.table = named
+    again = opened(lake, rows)
+    again.apply(COPY, rows.as_changes(rows.random_changes(20)), rows.seq + 1, {})
+    assert in_order(lake_rows(again)) == in_order(rows.rows.values())
+    found = catalog.load_table("renamed.purchases").metadata
+    assert found.table_uuid == before.table_uuid
+
+
+def test_rows_of_a_schema_change(
+    s3: S3, rest_catalog: dict[str, str], rng: random.Random
+) -> None:
+    """The second table is in no catalog; the first one gets its rows, and stays."""
+    lake = replace(s3.lake("rest-change"), catalog=rest_catalog)
+    folder = f"{settings_of(lake).migrations_folder}/shop/_orders_gho"
+    new = filled(replace(PLAIN, target=folder), rng)
+    shadow = publish(lake, new, COPY)
+    for _ in range(3):
+        changes = new.as_changes(new.random_changes(20))
+        opened(lake, new).apply(COPY, changes, new.seq + 1, {})
+        assert opened(lake, new).apply(COPY, changes, new.seq + 1, {}) == Applied()
+    rows = filled(replace(PLAIN, target="change/orders"), rng)
+    table = publish(lake, rows, COPY)
+    catalog = readers(s3, rest_catalog)
+    before = catalog.load_table("change.orders").metadata.table_uuid
+    files, schema = [], shadow.arrow_schema()
+    assert isinstance(shadow, RowTable)
+    assert schema is not None
+    for number, file in enumerate(shadow.files()):
+        path = f"copy-{number}.zstd.parquet"
+        open_folder(lake, rows.table.target).take(
+            open_folder(lake, folder), file.path, path
+        )
+        files.append(replace(file, path=path))
+    table.publish("copy-2", schema, files, new.seq + 1, {})
+    found = catalog.load_table("change.orders")
+    assert found.metadata.table_uuid == before
+    assert len(found.scan().to_arrow()) == len(new.rows)
+    ids = [{"id": row["id"], "v": row["v"]} for row in lake_rows(table)]
+    wanted = [{"id": row["id"], "v": row["v"]} for row in new.rows.values()]
+    assert in_order(ids) == in_order(wanted)
+    assert [space[0] for space in catalog.list_namespaces()].count("_mirror") == 0
 
 
 def test_two_writers(s3: S3, rest_catalog: dict[str, str], rng: random.Random) -> None:

@@ -26,12 +26,13 @@ def knows_partitions(mirror: MirrorProcess) -> bool:
     return mirror.knows_partitions("p")
 
 
-def test_exchanged(mirror: Any) -> None:
+def test_exchanged(mirror: Any, form: str) -> None:
     """Both tables get the rows of the other one, also after a kill, and nobody copies.
 
     A table that breaks the partition's condition, which the server was asked not to
     check, is copied, and so is the partitioned one.
     """
+    mirror.settings["lake"] |= {"format": form}
     run(
         mirror,
         "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(100))",

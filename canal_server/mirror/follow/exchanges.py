@@ -27,8 +27,8 @@ from canal_server.mirror.ddl.partitions import (
     exchanged_rows,
     partitions_after,
 )
-from canal_server.mirror.lake.delta.delta import DeltaLakeTable
 from canal_server.mirror.lake.delta.delta_rows import are_alike
+from canal_server.mirror.lake.exchange.given_rows import ExchangeTable
 from canal_server.mirror.state.lake_tables import UnusableTableError
 from canal_server.spark.packed.packed_rows import STATEMENT
 
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
     from canal_server.mirror.ddl.partition_statements import ExchangeStatement
     from canal_server.mirror.follow.follower import Follower
-    from canal_server.mirror.lake.delta.delta_exchange import GivenRows
+    from canal_server.mirror.lake.conditions import Among
+    from canal_server.mirror.lake.exchange.given_rows import GivenRows
     from canal_server.spark.packed.packed_rows import Packed
 
 
@@ -100,7 +101,7 @@ class Exchanging:
         self._partitioned = partitioned
         self._other = other
         self._note = note
-        self._where: str | None = None  # the rows of the partition
+        self._where: Among | None = None  # the rows of the partition; None: it is new
         self._waiting: set[Follower] = set()  # that lack what the statement does
         self._rows: dict[Follower, GivenRows] = {}  # that a table gets
 
@@ -147,12 +148,12 @@ class Exchanging:
             partitions, table = self._partitioned.columns.partitions, sides[0].table
             name = statement.partition
             found = exchanged_rows(partitions, name, table, partitioned)
-            self._where = found.sql
+            self._where = found
         elif not statement.is_checked:
             raise _NotInLakeError("the rows of the new partition were not checked")
         upto = self._exchange.partitioned.seq + 1
         if self._partitioned in self._waiting:
-            rows = _given(other.given(self._other.copy_id, "", upto), self._other)
+            rows = _given(other.given(self._other.copy_id, None, upto), self._other)
             if self._where is not None and rows.has_others(self._where):
                 raise _NotInLakeError(
                     f"{_name(self._other)} has rows that do not belong into partition "
@@ -169,7 +170,8 @@ class Exchanging:
         follower, item = self._partitioned, self._exchange.partitioned
         rows = self._rows.get(follower)
         if rows is not None:
-            follower.get(item, rows, self._where, self._note)
+            adds = self._exchange.statement.is_convert
+            follower.get(item, rows, self._where, self._note, adds=adds)
         statement, partitions = self._exchange.statement, follower.columns.partitions
         if statement.is_convert and partitions is not None:
             added = PartitionStatement(PartitionChange.ADD, (statement.partition,))
@@ -179,14 +181,14 @@ class Exchanging:
         """Give the other table its rows. Raises what `Follower.get` raises."""
         rows = self._rows.get(self._other)
         if rows is not None:
-            self._other.get(self._exchange.other, rows, "", self._note)
+            self._other.get(self._exchange.other, rows, None, self._note)
 
 
-def _checked(follower: Follower) -> DeltaLakeTable:
+def _checked(follower: Follower) -> ExchangeTable:
     """Return the lake's table of one side."""
     lake, table = follower.lake, follower.table
-    if not isinstance(lake, DeltaLakeTable):
-        raise _NotInLakeError(f"{_name(follower)} is no Delta table")
+    if not isinstance(lake, ExchangeTable):
+        raise _NotInLakeError(f"{_name(follower)} is a log of changes")
     if table.deletes == "soft":
         raise _NotInLakeError(f"{_name(follower)} keeps deleted rows")
     return lake

@@ -40,7 +40,7 @@ from canal_server.mirror.follow.leaving import (
 )
 from canal_server.mirror.follow.stream_ends import warn_of_ends_by
 from canal_server.mirror.lake import masks
-from canal_server.mirror.lake.delta.delta import DeltaLakeTable
+from canal_server.mirror.lake.exchange.given_rows import ExchangeTable
 from canal_server.mirror.lake.lake_table import RowTable
 from canal_server.mirror.lake.row_keys import NullKeyError, check_keys
 from canal_server.mirror.state.lake_tables import UnlikeError
@@ -56,7 +56,8 @@ if TYPE_CHECKING:
 
     from canal_server.errors import CanalError
     from canal_server.mirror.ddl.evolve import Decision
-    from canal_server.mirror.lake.delta.delta_exchange import GivenRows
+    from canal_server.mirror.lake.conditions import Among
+    from canal_server.mirror.lake.exchange.given_rows import GivenRows
     from canal_server.mirror.settings.mirror_settings import TableRule
     from canal_server.mirror.settings.table_values import MirrorTable, TableName
     from canal_server.mirror.state.lake_tables import LakeTable
@@ -355,13 +356,24 @@ class Follower:
         return True
 
     def get(
-        self, item: Packed, rows: GivenRows, where: str | None, note: Mapping[str, str]
+        self,
+        item: Packed,
+        rows: GivenRows,
+        where: Among | None,
+        note: Mapping[str, str],
+        *,
+        adds: bool = False,
     ) -> None:
-        """Get another table's rows by a statement, for those of a condition."""
+        """Get another table's rows by a statement, for those of a condition.
+
+        None: for all. `adds`: for none.
+        """
         lake, upto = self.lake, item.seq + 1
-        assert isinstance(lake, DeltaLakeTable)  # as it is where the rows are from
+        assert isinstance(lake, ExchangeTable)  # the caller has checked it
         self.statements += 1
-        self.rows += lake.exchange(self.copy_id, where, rows, committed_ms(item), note)
+        at_ms = committed_ms(item)
+        done = lake.exchange(self.copy_id, where, rows, at_ms, note, adds=adds)
+        self.rows += done
         self.applied = upto
 
     def _changes_partitions(self, item: Packed, note: Mapping[str, str]) -> bool:
@@ -444,7 +456,7 @@ class Follower:
             item.seq >= self.copied_at
             and moves_rows_of(item.sql, self.table.source, item.table.schema)
             and not (
-                isinstance(lake, DeltaLakeTable)
+                isinstance(lake, ExchangeTable)
                 and lake.exchanged(self.copy_id) > item.seq
             )
         )

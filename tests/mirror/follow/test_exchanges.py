@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from fix_lake import opened, table_rows, versions
 from packed_changes import A, rows, statement
 from packed_frames import Frame, at, seq
 
@@ -17,7 +18,7 @@ from canal_server.mirror.follow.exchanges import exchange_of
 from canal_server.mirror.follow.follower import Follower, meta_of
 from canal_server.mirror.follow.leaving import CopyNeededError, TableDroppedError
 from canal_server.mirror.follow.micro_batches import ChangeStream
-from canal_server.mirror.lake.delta.delta import DeltaLakeTable
+from canal_server.mirror.lake.exchange.given_rows import ExchangeTable
 from canal_server.mirror.lake.lake_table import lake_schema
 from canal_server.mirror.settings.mirror_settings import TableRule
 from canal_server.mirror.settings.selected_tables import table_by_rule
@@ -43,12 +44,15 @@ PLAIN = ("id", "int", "", False)
 class Both:
     """A stream with two tables, which can be started again as after a kill."""
 
-    def __init__(self, folder: Path, *, id_column: Any = ID) -> None:
+    def __init__(
+        self, folder: Path, *, id_column: Any = ID, form: str = "delta"
+    ) -> None:
         self.folder = folder
+        self.form = form
         self.columns = (id_column, A)
         self.left: list[tuple[TableName, CanalError]] = []
         self.partitions: Partitions | None = PARTS
-        self.rules = {P: TableRule(match=".*"), T: TableRule(match=".*")}
+        self.rules = {name: TableRule(match=".*", form=form) for name in (P, T)}
         self.copied_at = 0
         self.feed = Feed("d", at(100))
 
@@ -74,7 +78,7 @@ class Both:
         known = tuple(meta_of(*each) for each in self.columns)
         plan = partial(table_by_rule, name, rule=self.rules[name])
         table = plan(known)
-        lake = DeltaLakeTable(str(self.folder / name.table), table)
+        lake = opened(self.folder / name.table, table)
         if not lake.exists():
             lake.publish("c1", lake_schema(table), [], version_of(at(100)), {})
         return Follower(
@@ -114,7 +118,7 @@ class Both:
 
     def ids(self, name: TableName) -> dict[int, Any]:
         """Return the rows of a table of the lake."""
-        found = DeltaTable(str(self.folder / name.table)).to_pyarrow_table().to_pylist()
+        found = table_rows(self.folder / name.table, self.form)
         values = {each["id"]: each.get("a") for each in found}
         assert len(values) == len(found)
         return values
@@ -126,33 +130,36 @@ class Both:
 
 
 @pytest.fixture
-def both(tmp_path: Path) -> Both:
+def both(tmp_path: Path, form: str) -> Both:
     """Give two tables with a key."""
-    return Both(tmp_path)
+    return Both(tmp_path, form=form)
 
 
 @pytest.mark.parametrize("id_column", [ID, PLAIN], ids=["key", "keyless"])
-def test_rows_of_both_tables(tmp_path: Path, id_column: Any) -> None:
+def test_rows_of_both_tables(tmp_path: Path, id_column: Any, form: str) -> None:
     """Each gets the other's rows, in one commit, and later changes find them."""
-    both = Both(tmp_path, id_column=id_column)
+    both = Both(tmp_path, id_column=id_column, form=form)
     stream = both.start()
     stream.apply(both.batch(), 0)
     assert both.left == []
     assert both.is_exchanged()
+    assert versions(tmp_path / "t", form) == 3  # made, inserted, exchanged
     deleted = ("delete", 5, "t 5"), ("delete", 12, "p 12")
     changes = replace(rows(seq(210), *deleted, columns=both.columns), table=P)
     stream.apply(Frame(300, changes, *both.statements(220), start=200), 1)
     assert both.ids(P) == {3: "p 3"}
     assert both.ids(T) == {6: "t 6", 7: "p 7"}
-    commits = DeltaTable(str(tmp_path / "t")).history()
-    assert sum("exchange" in each.get("canal", {}) for each in commits) == 2
+    lake = both.follower(T).lake
+    assert isinstance(lake, ExchangeTable)
+    assert lake.exchanged("c1") == seq(220) + 1
     follower = stream.follower(P)
     assert follower is not None
     assert follower.columns.partitions == PARTS  # as far as that is known
 
 
-def test_change_feed(both: Both) -> None:
+def test_change_feed(tmp_path: Path) -> None:
     """Readers of changes get the rows that a table has lost and got."""
+    both = Both(tmp_path)
     both.start().apply(both.batch(), 0)
     table = DeltaTable(str(both.folder / "p"))
     feed = pa.table(table.load_cdf(starting_version=2, ending_version=2))
@@ -160,21 +167,21 @@ def test_change_feed(both: Both) -> None:
     assert sorted(found) == [("delete", 3), ("insert", 5), ("insert", 6)]
 
 
-class _FailingTable(DeltaLakeTable):
-    """A table that a killed mirror did not get to."""
-
-    def exchange(self, *_: Any) -> int:
-        raise LakeError("killed")
+def _killed(*_: Any, **__: Any) -> int:
+    """Stand for what a killed mirror did not get to."""
+    raise LakeError("killed")
 
 
 @pytest.mark.parametrize("killed", [P, T])
 @pytest.mark.parametrize("compacted", [False, True])
-def test_killed_between_the_commits(both: Both, killed: Any, compacted: bool) -> None:
+def test_killed_between_the_commits(
+    both: Both, monkeypatch: pytest.MonkeyPatch, killed: Any, compacted: bool
+) -> None:
     """The second table gets the rows from a version before, which stays readable."""
     stream = both.start()
     follower = stream.follower(killed)
     assert follower is not None
-    follower.lake.__class__ = _FailingTable
+    monkeypatch.setattr(follower.lake, "exchange", _killed)
     with pytest.raises(LakeError, match="killed"):
         stream.apply(both.batch(), 0)
     if compacted:
@@ -215,11 +222,11 @@ def _hashed(both: Both) -> None:
 
 
 def _masked(both: Both) -> None:
-    both.rules[P] = TableRule(match=".*", without=("a",))
+    both.rules[P] = replace(both.rules[P], without=("a",))
 
 
 def _soft(both: Both) -> None:
-    both.rules[T] = TableRule(match=".*", deletes="soft")
+    both.rules[T] = replace(both.rules[T], deletes="soft")
 
 
 @pytest.mark.parametrize(

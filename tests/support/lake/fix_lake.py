@@ -372,6 +372,14 @@ def data_files(folder: Any, form: str) -> set[str]:
     return {path.rpartition("/")[2] for path in DeltaTable(str(folder)).file_uris()}
 
 
+def table_rows(folder: Any, form: str) -> list[dict[str, Any]]:
+    """Return the rows of a table as readers see them."""
+    if form == "iceberg":
+        static = importlib.import_module("pyiceberg.table").StaticTable
+        return list(static.from_metadata(str(folder)).scan().to_arrow().to_pylist())
+    return list(DeltaTable(str(folder)).to_pyarrow_table().to_pylist())
+
+
 def versions(folder: Any, form: str) -> int:
     """Return how often a table's rows or columns were changed."""
     if form == "iceberg":

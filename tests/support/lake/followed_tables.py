@@ -192,9 +192,9 @@ def _kill_at(lake: LakeTable, method: str, *, done: bool) -> None:
     """Let a method of a table fail, before or after it has changed the table."""
     kind: Any = type(lake)
 
-    def killed(self: Any, *given: Any) -> Any:
+    def killed(self: Any, *given: Any, **named: Any) -> Any:
         if done:
-            getattr(kind, method)(self, *given)
+            getattr(kind, method)(self, *given, **named)
         raise LakeError("killed")
 
     lake.__class__ = type("Killed", (kind,), {method: killed})

@@ -26,7 +26,7 @@ from canal_server.mirror.lake.delta import (
     delta_upkeep,
 )
 from canal_server.mirror.lake.delta import delta_properties as properties
-from canal_server.mirror.lake.delta.delta_exchange import GivenRows, replace_rows
+from canal_server.mirror.lake.delta.delta_exchange import DeltaGivenRows, replace_rows
 from canal_server.mirror.lake.delta.delta_files import VersionFiles
 from canal_server.mirror.lake.delta.delta_layout import (
     Layout,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties
 
     from canal_server.mirror.lake.conditions import Among, Where
+    from canal_server.mirror.lake.exchange.given_rows import GivenRows
     from canal_server.mirror.lake.lake_table import Files
     from canal_server.mirror.lake.steps import Step
     from canal_server.mirror.settings.table_values import CopiedFile, MirrorTable
@@ -349,11 +350,8 @@ class DeltaLakeTable:
             if delta.version() == before:  # there was no such row
                 delta_log.commit_alone(delta, commit)
 
-    def given(self, copy_id: str, where: str, upto: int) -> GivenRows | None:
-        """Return the rows that another table gets by a statement, from before it.
-
-        `upto`: the position number after it. None if no version has these rows.
-        """
+    def given(self, copy_id: str, where: Among | None, upto: int) -> GivenRows | None:
+        """Return the rows of the newest version, or of the one before the statement."""
         with self._as_lake_error("read"):
             delta = self._published(copy_id)
             version: int | None = delta.version()
@@ -362,24 +360,35 @@ class DeltaLakeTable:
             if version is None:
                 return None
             schema = self._layout.rows(pa.schema(delta.schema().to_arrow()))
-            return GivenRows(self._path, self._options, version, schema, where, upto)
+            return DeltaGivenRows(
+                self._path, self._options, version, schema, where, upto
+            )
 
     def exchange(
         self,
         copy_id: str,
-        where: str | None,
+        where: Among | None,
         rows: GivenRows,
         at_ms: int,
         note: Mapping[str, str],
+        *,
+        adds: bool = False,
     ) -> int:
-        """Commit other rows instead of those that fulfil a condition; how many."""
+        """Commit other rows, and which statement it was."""
         with self._as_lake_error("exchange rows of"):
             delta, upto = self._published(copy_id), rows.upto
             if delta_log.applied(delta, copy_id) >= upto:
                 return 0
             commit = delta_log.commit(copy_id, upto, note, is_exchange=True)
-            layout = self._layout
-            return replace_rows(delta, rows, layout, commit, where=where, at_ms=at_ms)
+            replaced = "" if where is None else where.sql
+            return replace_rows(
+                delta,
+                rows,
+                self._layout,
+                commit,
+                where=None if adds else replaced,
+                at_ms=at_ms,
+            )
 
     def exchanged(self, copy_id: str) -> int:
         """Return the position number after the last exchange; NOWHERE if none."""

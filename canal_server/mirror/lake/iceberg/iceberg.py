@@ -23,6 +23,10 @@ from canal_server.mirror.lake.iceberg.iceberg_columns import (
 )
 from canal_server.mirror.lake.iceberg.iceberg_commit import Change
 from canal_server.mirror.lake.iceberg.iceberg_copies import Copies
+from canal_server.mirror.lake.iceberg.iceberg_exchange import (
+    IcebergGivenRows,
+    replace_rows,
+)
 from canal_server.mirror.lake.iceberg.iceberg_files import (
     FileRows,
     ends,
@@ -63,6 +67,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from canal_server.mirror.lake.conditions import Among, Where
+    from canal_server.mirror.lake.exchange.given_rows import GivenRows
     from canal_server.mirror.lake.iceberg.iceberg_columns import Column
     from canal_server.mirror.lake.lake_storage import Folder
     from canal_server.mirror.lake.lake_table import Files
@@ -235,6 +240,53 @@ class IcebergLakeTable:
                 else:
                     change = files.without(where)
                 self.versions.commit(table, change, record)
+
+    def given(self, copy_id: str, where: Among | None, upto: int) -> GivenRows | None:
+        """Return rows of the newest snapshot, or of the one before the statement."""
+        with self.versions.as_lake_error("read"):
+            table = self.versions.published(copy_id)
+            columns, files = self._version(table, None)
+            if iceberg_commit.applied(table.metadata, copy_id) >= upto:
+                before = iceberg_commit.version_before(table.metadata, copy_id, upto)
+                if before is None:
+                    return None
+                files = self._version(table, before)[1] if before >= 0 else []
+            rows = FileRows(table.io, columns, [each.file_path for each in files])
+            return IcebergGivenRows(rows, where, upto)
+
+    def exchange(
+        self,
+        copy_id: str,
+        where: Among | None,
+        rows: GivenRows,
+        at_ms: int,
+        note: Mapping[str, str],
+        *,
+        adds: bool = False,
+    ) -> int:
+        """Commit other rows in one snapshot, and which statement it was."""
+        with self.versions.as_lake_error("exchange rows of"):
+            table = self.versions.published(copy_id)
+            metadata, upto = table.metadata, rows.upto
+            if iceberg_commit.applied(metadata, copy_id) >= upto:
+                return 0
+            record = iceberg_commit.record_of_exchange(metadata, copy_id, upto, note)
+            return replace_rows(
+                self.versions,
+                table,
+                self._table,
+                rows,
+                record,
+                at_ms,
+                where=where,
+                adds=adds,
+            )
+
+    def exchanged(self, copy_id: str) -> int:
+        """Return the position number of the last exchange in the table's properties."""
+        with self.versions.as_lake_error("read"):
+            table = self.versions.published(copy_id)
+            return iceberg_commit.exchanged(table.metadata, copy_id)
 
     def has_null(self, column: str) -> bool:
         """Check whether a file has NULL in a column, or may have it."""

@@ -69,6 +69,9 @@ AVRO: Final = "deflate"
 _COPY: Final = "canal.copy"
 _UPTO: Final = "canal.upto"
 _NOTE: Final = "canal.note"
+_EXCHANGED: Final = (
+    "canal.exchanged"  # by which copy and statement, after which version
+)
 
 
 @dataclass
@@ -86,6 +89,37 @@ def record(copy_id: str, upto: int, note: Mapping[str, str]) -> dict[str, str]:
     """Return the properties that name a position of the mirror."""
     text = json.dumps(dict(note), ensure_ascii=False, sort_keys=True)
     return {_COPY: copy_id, _UPTO: str(upto), _NOTE: text}
+
+
+def record_of_exchange(
+    metadata: TableMetadata, copy_id: str, upto: int, note: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the same for an exchange of rows with another table."""
+    before = (
+        -1 if metadata.current_snapshot_id is None else metadata.current_snapshot_id
+    )
+    return record(copy_id, upto, note) | {_EXCHANGED: f"{copy_id} {upto} {before}"}
+
+
+def exchanged(metadata: TableMetadata, copy_id: str) -> int:
+    """Return the position number after the last exchange with another table.
+
+    NOWHERE if this copy has had none.
+    """
+    name, upto, _ = metadata.properties.get(_EXCHANGED, "  ").split(" ")
+    return int(upto) if name == copy_id else NOWHERE
+
+
+def version_before(metadata: TableMetadata, copy_id: str, upto: int) -> int | None:
+    """Return the snapshot before the last exchange, if it was up to this position.
+
+    Below 0: there was none. None if the table no longer has it.
+    """
+    name, position, before = metadata.properties.get(_EXCHANGED, "  ").split(" ")
+    if (name, position) != (copy_id, str(upto)):
+        return None
+    is_known = before == "-1" or metadata.snapshot_by_id(int(before)) is not None
+    return int(before) if is_known else None
 
 
 def applied(metadata: TableMetadata, copy_id: str) -> int:

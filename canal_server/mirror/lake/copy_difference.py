@@ -14,6 +14,7 @@ out how files are read (`Files`) and how the changes are committed (`delta`, `ic
 from __future__ import annotations
 
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -69,6 +70,9 @@ def difference(  # noqa: PLR0917  # both sides, and what they are compared by
     buckets = 1 << max(0, -(-rows // BUCKET_ROWS) - 1).bit_length()
     with ExitStack() as stack:
         pair = [stack.enter_context(_Buckets(each, buckets)) for each in (ours, theirs)]
+        with ThreadPoolExecutor(len(pair), "canal-lake-compare") as pool:
+            for each in [pool.submit(side.fill) for side in pair]:
+                each.result()
         removed, added, count = [], [], 0
         for number in range(buckets):
             found = _compared(pair[0].bucket(number), pair[1].bucket(number), bool(key))
@@ -104,8 +108,12 @@ def _compared(
     """
     if has_key:
         for side in (ours, theirs):
-            if side.group_by(_KEYS).aggregate([]).num_rows != side.num_rows:
+            if _has_key_twice(side):
                 return None
+        if all(_is_distinct(side["h"]) for side in (ours, theirs)):
+            # Faster, as what follows takes several times as long for each row. Rows are
+            # equal in both directions only if no side has a hash twice.
+            ours, theirs = _without_equal(ours, theirs), _without_equal(theirs, ours)
     each = [
         side.group_by([*_KEYS, "h"]).aggregate([("at", "min"), ("at", "count")])
         for side in (ours, theirs)
@@ -129,6 +137,25 @@ def _compared(
         repeated(removed["at_min"], surplus.filter(pc.less(more, 0))),
         repeated(added["at_min_copy"], surplus.filter(pc.greater(more, 0))),
     )
+
+
+def _has_key_twice(side: pa.Table) -> bool:
+    """Check whether two rows have the same key."""
+    # Faster than by both hashes, and almost always enough.
+    if _is_distinct(side["k1"]):
+        return False
+    return bool(side.group_by(_KEYS).aggregate([]).num_rows != side.num_rows)
+
+
+def _is_distinct(values: pa.ChunkedArray) -> bool:
+    return bool(pc.count_distinct(values).as_py() == len(values))
+
+
+def _without_equal(side: pa.Table, other: pa.Table) -> pa.Table:
+    """Return the rows that the other side does not have with equal values."""
+    at = pc.index_in(side["h"], other["h"])
+    first, second = (pc.equal(side[key], other[key].take(at)) for key in _KEYS)
+    return side.filter(pc.invert(pc.fill_null(pc.and_(first, second), False)))
 
 
 def _as_removed(rows: pa.Table, seq: int) -> pa.Table:
@@ -155,12 +182,15 @@ class _Side:
         names = [*self._own.names]
         if DELETED.name in self._schema.names:
             names.append(DELETED.name)
+        numbers = pa.array([], pa.int64())  # from 0 on; making them anew takes longer
         for number in range(len(self._files)):
             at = number << _AT_BITS
             for batch in self._files.batches(number, names):
                 self._check_stop()
-                rows = pa.table(batch).select(self._own.names)
-                locations = pa.array(range(at, at + len(rows)), pa.int64())
+                rows = batch.select(self._own.names)
+                if len(rows) > len(numbers):
+                    numbers = pa.array(range(len(rows)), pa.int64())
+                locations = pc.add(numbers.slice(0, len(rows)), at)
                 at += len(rows)
                 hashed = self._of(rows, locations)
                 if DELETED.name in names:
@@ -192,10 +222,10 @@ class _Side:
             first = end
         return pa.concat_tables(parts)
 
-    def _of(self, rows: pa.Table, locations: pa.Array) -> pa.Table:
-        every = [as_array(rows[name]) for name in self._own.names]
+    def _of(self, rows: pa.RecordBatch, locations: pa.Array) -> pa.Table:
+        every = [rows.column(name) for name in self._own.names]
         of_rows = hashes.row_hashes(every, len(rows))
-        keys = [as_array(fold.comparable(rows[name])) for name in self._key]
+        keys = [fold.comparable(rows.column(name)) for name in self._key]
         first = hashes.row_hashes(keys, len(rows)) if keys else of_rows
         second = hashes.row_hashes(keys or every, len(rows), hashes.OTHER_SEED)
         return pa.table([first, second, of_rows, locations], schema=_HASHED)
@@ -212,21 +242,28 @@ class _Buckets:
         self._side = side
         self._count = count
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._whole = _HASHED.empty_table()
 
     def __enter__(self) -> Self:
         if self._count > 1:
             self._folder = tempfile.TemporaryDirectory(prefix="canal-mirror-")
-            self._spill(Path(self._folder.name))
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._folder is not None:
             self._folder.cleanup()
 
+    def fill(self) -> None:
+        """Read the rows, before their hashes are used."""
+        if self._folder is None:
+            self._whole = pa.concat_tables([self._whole, *self._side.hashed()])
+        else:
+            self._spill(Path(self._folder.name))
+
     def bucket(self, number: int) -> pa.Table:
         """Return the hashes of a bucket."""
         if self._folder is None:
-            return pa.concat_tables([_HASHED.empty_table(), *self._side.hashed()])
+            return self._whole
         with pa.ipc.open_stream(Path(self._folder.name) / str(number)) as reader:
             return reader.read_all()
 

@@ -32,7 +32,7 @@ def newest(changes: pa.Table, key: Sequence[str]) -> pa.Table:
     return changes.take(ordered[f"{_INDEX}_max"]).combine_chunks()
 
 
-def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def comparable(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     """Return a key column in which equal numbers have equal bits.
 
     For MySQL -0.0 and 0.0 are the same key.

@@ -170,7 +170,7 @@ class Scene:
     def versions_of(self, name: TableName) -> int:
         """Return how many versions of a table can be read."""
         if self.kind == "delta":
-            return self._delta(name).version() + 1
+            return int(self._delta(name).version()) + 1
         return len(self._iceberg(name).metadata.snapshots)
 
     def _delta(self, name: TableName) -> DeltaTable:

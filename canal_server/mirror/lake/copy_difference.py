@@ -7,7 +7,7 @@
     files of the copy ───► hashes ─┘
 
 Two rows are equal if the source's columns are; the mirror's own (`_seq` and others) are
-not compared. Memory holds the hashes of one bucket, and the rows that differ. Leaves
+not compared. Memory holds the hashes of two buckets, and the rows that differ. Leaves
 out how files are read (`Files`) and how the changes are committed (`delta`, `iceberg`).
 """
 
@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 
 ROWS_MAX: Final = 250_000  # that differ; of more, a copy replaces the table's files
 BYTES_MAX: Final = 128 << 20  # of these rows in memory
-BUCKET_ROWS: Final = 1_000_000  # whose hashes are in memory, of each side
+BUCKET_ROWS: Final = 500_000  # whose hashes are in memory, of each side and thread
 
+_THREADS: Final = 2  # that read the two sides, and then compare
 _OP: Final = "_change_type"
 _INSERT: Final = "insert"
 _AT_BITS: Final = 32  # of a row's number in its file; above them, the file's number
@@ -70,12 +71,18 @@ def difference(  # noqa: PLR0917  # both sides, and what they are compared by
     buckets = 1 << max(0, -(-rows // BUCKET_ROWS) - 1).bit_length()
     with ExitStack() as stack:
         pair = [stack.enter_context(_Buckets(each, buckets)) for each in (ours, theirs)]
-        with ThreadPoolExecutor(len(pair), "canal-lake-compare") as pool:
-            for each in [pool.submit(side.fill) for side in pair]:
-                each.result()
+        pool = stack.enter_context(ThreadPoolExecutor(_THREADS, "canal-lake-compare"))
+        for filled in [pool.submit(each.fill) for each in pair]:
+            filled.result()
+        compared = [
+            pool.submit(_compared_buckets, pair, number, bool(key))
+            for number in range(buckets)
+        ]
+        for each in compared:
+            stack.callback(each.cancel)  # once it is known that there are too many
         removed, added, count = [], [], 0
-        for number in range(buckets):
-            found = _compared(pair[0].bucket(number), pair[1].bucket(number), bool(key))
+        for each in compared:
+            found = each.result()
             if found is None:
                 return None
             count += len(found[0]) + len(found[1])
@@ -98,6 +105,13 @@ def difference(  # noqa: PLR0917  # both sides, and what they are compared by
     return whole.drop_columns([n for n in _DERIVED if n in whole.column_names])
 
 
+def _compared_buckets(
+    pair: Sequence[_Buckets], number: int, has_key: bool
+) -> tuple[pa.Array, pa.Array] | None:
+    ours, theirs = (side.bucket(number) for side in pair)
+    return _compared(ours, theirs, has_key)
+
+
 def _compared(
     ours: pa.Table, theirs: pa.Table, has_key: bool
 ) -> tuple[pa.Array, pa.Array] | None:
@@ -107,12 +121,14 @@ def _compared(
     without a key differ too often.
     """
     if has_key:
+        is_distinct = True
         for side in (ours, theirs):
-            if _has_key_twice(side):
-                return None
-        if all(_is_distinct(side["h"]) for side in (ours, theirs)):
-            # Faster, as what follows takes several times as long for each row. Rows are
-            # equal in both directions only if no side has a hash twice.
+            if pc.count_distinct(side["k1"]).as_py() < side.num_rows:
+                is_distinct = False
+                if side.group_by(_KEYS).aggregate([]).num_rows != side.num_rows:
+                    return None
+        if is_distinct:
+            # Faster, as what follows takes several times as long for each row.
             ours, theirs = _without_equal(ours, theirs), _without_equal(theirs, ours)
     each = [
         side.group_by([*_KEYS, "h"]).aggregate([("at", "min"), ("at", "count")])
@@ -139,23 +155,14 @@ def _compared(
     )
 
 
-def _has_key_twice(side: pa.Table) -> bool:
-    """Check whether two rows have the same key."""
-    # Faster than by both hashes, and almost always enough.
-    if _is_distinct(side["k1"]):
-        return False
-    return bool(side.group_by(_KEYS).aggregate([]).num_rows != side.num_rows)
-
-
-def _is_distinct(values: pa.ChunkedArray) -> bool:
-    return bool(pc.count_distinct(values).as_py() == len(values))
-
-
 def _without_equal(side: pa.Table, other: pa.Table) -> pa.Table:
-    """Return the rows that the other side does not have with equal values."""
-    at = pc.index_in(side["h"], other["h"])
-    first, second = (pc.equal(side[key], other[key].take(at)) for key in _KEYS)
-    return side.filter(pc.invert(pc.fill_null(pc.and_(first, second), False)))
+    """Return the rows that the other side does not have with equal values.
+
+    `k1` is distinct in both sides.
+    """
+    at = pc.index_in(side["k1"], other["k1"])
+    equal = [pc.equal(side[name], other[name].take(at)) for name in ("k2", "h")]
+    return side.filter(pc.invert(pc.fill_null(pc.and_(*equal), False)))
 
 
 def _as_removed(rows: pa.Table, seq: int) -> pa.Table:

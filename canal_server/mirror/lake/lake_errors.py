@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from canal_server.errors import LakeError
 from canal_server.mirror.lake.lake_table import UnusableTableError
-from canal_server.mirror.lake.store_errors import meaning, without_request
+from canal_server.mirror.lake.stores.store_errors import meaning, without_request
 
 # A file that the log names is missing, or shorter than the log says.
 _LOST: Final = re.compile(

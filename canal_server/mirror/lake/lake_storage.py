@@ -10,17 +10,18 @@ import os
 import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
 from canal_server.errors import LakeError
-from canal_server.mirror.lake.store_errors import meaning
+from canal_server.mirror.lake.stores.object_stores import store_of
+from canal_server.mirror.lake.stores.store_errors import meaning, without_request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
+    from canal_server.mirror.lake.stores.object_stores import Put
     from canal_server.mirror.settings.mirror_settings import LakeSettings
 
 _TEMPORARY: Final = ".new"
@@ -35,7 +36,6 @@ _NO_LINKS: Final = (
     errno.EMLINK,
     errno.EXDEV,
 )
-_TRUE: Final = ("true", "1", "yes", "on")
 
 
 class Folder:
@@ -44,14 +44,18 @@ class Folder:
     All names are paths below it. Each method may raise LakeError.
     """
 
-    def __init__(self, filesystem: Any, path: str, store: str = "") -> None:
+    def __init__(
+        self, filesystem: Any, path: str, store: str = "", put: Put | None = None
+    ) -> None:
         """Set a file system of Arrow, and the path of the folder in it.
 
-        `store`: what errors call the store, beside the path.
+        `store`: what errors call the store, beside the path. `put` writes a whole file
+        there at once, if a file of Arrow does not appear as a whole.
         """
         self._fs = filesystem
         self._path = path.rstrip("/")
         self._store = store
+        self._put = put
         self._is_local = isinstance(filesystem, fs.LocalFileSystem)
 
     def __str__(self) -> str:
@@ -64,7 +68,7 @@ class Folder:
 
     def below(self, name: str) -> Folder:
         """Return a folder inside this one."""
-        return Folder(self._fs, f"{self._path}/{name}", self._store)
+        return Folder(self._fs, f"{self._path}/{name}", self._store, self._put)
 
     def read(self, name: str) -> bytes | None:
         """Return a whole file; None if it does not exist.
@@ -87,6 +91,9 @@ class Folder:
         with self._as_lake_error("write", path):
             if self._is_local:
                 self._write_locally(path, data)
+                return
+            if self._put is not None:
+                self._put(path, data)
                 return
             # An object becomes visible when it is complete, and replaces the old one.
             with self._fs.open_output_stream(path) as file:
@@ -198,7 +205,11 @@ class Folder:
                 return
             if self._is_local:
                 os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
-            self._fs.move(path, target)
+                self._fs.move(path, target)
+                return
+            # An object store has no other way, and Arrow lacks this one for Azure's.
+            self._fs.copy_file(path, target)
+            self._fs.delete_file(path)
 
     def move_folder(self, name: str, to: str) -> bool:
         """Rename a folder of the file system, at once; false if that is not possible.
@@ -244,6 +255,8 @@ class Folder:
     def _text_of(self, what: str, path: str, text: str) -> str:
         where = f"{path} in {self._store}" if self._store and path else path
         found = meaning(text) if self._store else ""
+        if self._store:
+            text = " ".join(without_request(text).split())
         reason = f"{found} ({text})" if found else text
         return f"cannot {what} {where or self._store}: {reason}"
 
@@ -272,15 +285,8 @@ def open_folder(lake: LakeSettings, path: str = "") -> Folder:
     if lake.is_local:
         root = Folder(fs.LocalFileSystem(), lake.path)
     else:
-        parts = urlsplit(lake.path)
-        try:
-            store = fs.S3FileSystem(**_s3_options(lake.storage_options))
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise LakeError(
-                f"the store of {lake.path} cannot be opened: {error}; see "
-                "lake.storage_options"
-            ) from None
-        root = Folder(store, f"{parts.netloc}{parts.path}", store_name(lake))
+        store = store_of(lake.path, lake.storage_options)
+        root = Folder(store.file_system(), store.root, store.name, store.put)
     return root.below(path) if path else root
 
 
@@ -290,46 +296,3 @@ def check_bucket(lake: LakeSettings) -> None:
     Reading and listing find nothing there, as in an empty one.
     """
     open_folder(lake).check_bucket()
-
-
-def store_name(lake: LakeSettings) -> str:
-    """Return what errors call a lake's object store: bucket and endpoint."""
-    found = _s3_options(lake.storage_options)
-    bucket = f"bucket {urlsplit(lake.path).netloc}"
-    if "endpoint_override" not in found:
-        return f"{bucket} of S3"
-    return f"{bucket} at {found['scheme']}://{found['endpoint_override']}"
-
-
-def s3_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Return pyiceberg's properties that correspond to options of delta-rs."""
-    found = _s3_options(options)
-    names = {
-        "access_key": "s3.access-key-id",
-        "secret_key": "s3.secret-access-key",
-        "session_token": "s3.session-token",
-        "region": "s3.region",
-    }
-    properties = {name: found[ours] for ours, name in names.items() if ours in found}
-    if "endpoint_override" in found:
-        scheme, address = found["scheme"], found["endpoint_override"]
-        properties["s3.endpoint"] = f"{scheme}://{address}"
-    return properties
-
-
-def _s3_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """Return Arrow's options that correspond to those of delta-rs."""
-    given = {name.lower().removeprefix("aws_"): text for name, text in options.items()}
-    endpoint = given.get("endpoint_url") or given.get("endpoint", "")
-    found: dict[str, Any] = {
-        "access_key": given.get("access_key_id"),
-        "secret_key": given.get("secret_access_key"),
-        "session_token": given.get("session_token") or given.get("token"),
-        "region": given.get("region") or given.get("default_region"),
-    }
-    if endpoint:
-        scheme, _, rest = endpoint.rpartition("://")
-        found["endpoint_override"] = rest.rstrip("/")
-        plain = given.get("allow_http", "").lower() in _TRUE
-        found["scheme"] = scheme or ("http" if plain else "https")
-    return {name: value for name, value in found.items() if value}

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_]+")
 _S3: Final = "s3://"
+# DuckDB's secrets for a store, by the scheme of its locations.
+_SECRETS: Final = {
+    _S3: "s3, PROVIDER credential_chain",
+    "gs://": "gcs, KEY_ID '…', SECRET '…'",
+    "abfss://": "azure, CONNECTION_STRING '…'",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +132,16 @@ class DuckDb(Dialect):
             for name in ("delta", "iceberg")
             if name in found
         ]
-        if any("://" in entry.location for entry in entries):
-            lines.append(
-                "-- before: CREATE SECRET (TYPE s3, PROVIDER credential_chain);"
-            )
+        schemes = {
+            scheme
+            for entry in entries
+            for scheme in _SECRETS
+            if entry.location.startswith(scheme)
+        }
+        lines += [
+            f"-- before: CREATE SECRET (TYPE {_SECRETS[scheme]});"
+            for scheme in sorted(schemes)
+        ]
         return lines
 
     def create_table(self, entry: LakeEntry) -> str:
@@ -230,6 +242,11 @@ class ClickHouse(Dialect):
         if entry.catalog_table:
             return ""
         is_local = "://" not in entry.location
+        if not is_local and not entry.location.startswith(_S3):
+            raise CannotReadError(
+                f"is at {entry.location}: {self.title} has functions of its own for "
+                "this store, see its documentation"
+            )
         table = self.called(entry.schema, entry.name)
         url = self.text(_https(_files(entry), entry.endpoint))
         if entry.form in ("delta", "iceberg"):

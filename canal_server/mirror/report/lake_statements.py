@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConfigError
-from canal_server.mirror.lake.lake_storage import open_folder, s3_properties
+from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.lake.stores.object_stores import store_of
 from canal_server.mirror.report.engine_dialects import (
     CannotReadError,
     Dialect,
@@ -138,7 +139,7 @@ def _entry(
         columns,
         tuple(opened.readers_names()),
         _catalog_table(state.target) if in_catalog else (),
-        s3_properties(lake.storage_options).get("s3.endpoint", ""),
+        "" if lake.is_local else store_of(lake.path, lake.storage_options).endpoint,
     )
 
 

@@ -90,8 +90,8 @@ def checkpoint_warning(settings: MirrorSettings) -> str:
         return ""
     return (
         f"checkpoint: Spark has no access to {settings.checkpoint} of its own: set "
-        "checkpoint to a folder that all machines share, or give Spark the package "
-        "hadoop-aws (spark.jars.packages, spark.hadoop.fs.s3.impl)"
+        "checkpoint to a folder that all machines share, or give Spark the connector "
+        "of the store, for S3 hadoop-aws (spark.jars.packages, spark.hadoop.fs.s3.impl)"
     )
 
 

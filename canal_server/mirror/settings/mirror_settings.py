@@ -70,7 +70,7 @@ class SourceSettings:
 class LakeSettings:
     """Where the copies are stored, and how they are maintained."""
 
-    path: str  # of a folder, or s3://bucket/folder
+    path: str  # of a folder, or the URL of one in an object store
     storage_options: dict[str, str] = field(default_factory=dict, repr=False)
     catalog: dict[str, str] = field(default_factory=dict, repr=False)  # of Iceberg
     change_feed: bool = True

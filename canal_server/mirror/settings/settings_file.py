@@ -60,6 +60,26 @@ FORMS: Final = ("delta", "iceberg", "parquet", "json")
 _TLS_MODES: Final = tuple(mode.value.lower() for mode in TlsMode)
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]{1,253}(/.*)?", re.DOTALL)
+_CONTAINER: Final = re.compile(
+    r"[a-z0-9$][a-z0-9-]{1,62}@[a-z0-9]{3,24}\.dfs\.[a-z0-9.-]+(/.*)?", re.DOTALL
+)
+# Schemes of object stores: as all libraries know them, and what is written after them.
+_S3: Final = ("s3", _BUCKET, "s3://bucket/folder")
+_GOOGLE: Final = ("gs", _BUCKET, "gs://bucket/folder")
+_AZURE: Final = (
+    "abfss",
+    _CONTAINER,
+    "abfss://container@account.dfs.core.windows.net/folder",
+)
+_STORES: Final = {
+    "s3": _S3,
+    "s3a": _S3,
+    "gs": _GOOGLE,
+    "gcs": _GOOGLE,
+    "abfs": _AZURE,
+    "abfss": _AZURE,
+}
+_LAKE_FORMS: Final = f"a folder, {_S3[2]}, {_GOOGLE[2]} or {_AZURE[2]}"
 
 
 def load(
@@ -216,7 +236,7 @@ def _lake(section: Section, folder: Path) -> tuple[LakeSettings, str, str]:
         "path",
         lambda text: _lake_folder(text, folder),
         "",
-        required="a folder, or s3://bucket/folder",
+        required=_LAKE_FORMS,
     )
     deletes = section.one_of("deletes", DELETES, "hard")
     form = section.one_of("format", FORMS, "delta")
@@ -239,6 +259,12 @@ def _check_catalog(
     has_iceberg = any(rule.form == "iceberg" for rule in rules)
     if lake.catalog and not has_iceberg:
         section.problem("catalog", "has no effect without format: iceberg", hidden=True)
+    if has_iceberg and lake.path.startswith(f"{_AZURE[0]}://"):
+        section.problem(
+            "path",
+            f"{lake.path}: pyiceberg cannot write there: choose format delta, or "
+            "another store",
+        )
     if has_iceberg and not lake.is_local and not lake.catalog:
         section.problem(
             "catalog",
@@ -464,12 +490,13 @@ def _folder(text: str, base: Path) -> str:
         if path == "/":
             raise ValueError("the root of the file system cannot be a lake")
         return path
-    if scheme not in ("s3", "s3a"):
-        raise ValueError("write a folder, or s3://bucket/folder")
+    if scheme not in _STORES:
+        raise ValueError(f"write {_LAKE_FORMS}")
+    scheme, pattern, form = _STORES[scheme]
     rest = found[2].strip("/")
-    if not _BUCKET.fullmatch(rest):
-        raise ValueError("write s3://bucket/folder")
-    return f"s3://{rest}"
+    if not pattern.fullmatch(rest):
+        raise ValueError(f"write {form}")
+    return f"{scheme}://{rest}"
 
 
 def _lake_folder(text: str, base: Path) -> str:

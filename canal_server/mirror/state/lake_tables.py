@@ -11,7 +11,7 @@ from canal_server.errors import LakeError
 from canal_server.mirror.lake.change_files import ChangeLog
 from canal_server.mirror.lake.delta.delta import DeltaLakeTable
 from canal_server.mirror.lake.delta.delta_properties import KEPT_HOURS
-from canal_server.mirror.lake.lake_storage import open_folder, s3_properties
+from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.lake.lake_table import (
     NOWHERE,
     Applied,
@@ -22,6 +22,7 @@ from canal_server.mirror.lake.lake_table import (
     UnusableTableError,
     lake_schema,
 )
+from canal_server.mirror.lake.stores.object_stores import store_of
 
 if TYPE_CHECKING:
     from canal_server.mirror.settings.mirror_settings import (
@@ -92,7 +93,9 @@ def _iceberg(
 ) -> LakeTable:
     """Return an Iceberg table; `is_own`: only the mirror sees it, and no catalog."""
     module = _iceberg_module(table)
-    store = {} if lake.is_local else s3_properties(lake.storage_options)
+    store: dict[str, str] = {}
+    if not lake.is_local:
+        store = dict(store_of(lake.path, lake.storage_options).iceberg)
     catalog = store | lake.catalog if lake.catalog and not is_own else {}
     opened: LakeTable = module.IcebergLakeTable(path, table, catalog, store)
     return opened

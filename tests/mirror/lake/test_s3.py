@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from fix_lake import LakeRows
     from fix_s3 import S3
+    from fix_stores import Store
 
 pytestmark = [
     pytest.mark.slow,
@@ -42,6 +43,9 @@ pytestmark = [
 ]
 
 PLAIN = lake_table([("id", "int"), ("v", "varchar(20)")], ("id",))
+# fake-gcs-server lacks the interface with which delta-rs makes an object unless it is
+# there.
+NOT_GOOGLE = pytest.mark.parametrize("store", ["s3", "azure"], indirect=True)
 FAST = {"max_retries": "1", "retry_timeout": "2s"}
 
 
@@ -65,9 +69,10 @@ def reader(lake: LakeSettings, rows: LakeRows) -> DeltaTable:
     return DeltaTable(path, storage_options=lake.storage_options)
 
 
-def test_a_table(s3: S3, rng: random.Random) -> None:
+@NOT_GOOGLE
+def test_a_table(store: Store, rng: random.Random) -> None:
     """Copied, followed, copied again, compacted and vacuumed as in a folder."""
-    lake = s3.lake("table")
+    lake = store.lake("table")
     rows = filled(random_table(rng), rng)
     table = copied(lake, rows)
     first = reader(lake, rows).metadata().id
@@ -86,9 +91,10 @@ def test_a_table(s3: S3, rng: random.Random) -> None:
     assert reader(lake, rows).metadata().id == first
 
 
-def test_two_writers(s3: S3, rng: random.Random) -> None:
+@NOT_GOOGLE
+def test_two_writers(store: Store, rng: random.Random) -> None:
     """Of two that commit the same version one sees the conflict, and loses nothing."""
-    lake = s3.lake("writers")
+    lake = store.lake("writers")
     rows = filled(PLAIN, rng)
     copied(lake, rows)
     tables = [reader(lake, rows) for _ in range(2)]
@@ -122,9 +128,9 @@ def test_two_writers(s3: S3, rng: random.Random) -> None:
     assert in_order(lake_rows(opened(lake, rows))) == in_order(rows.rows.values())
 
 
-def test_what_the_mirror_keeps(s3: S3) -> None:
+def test_what_the_mirror_keeps(store: Store) -> None:
     """Files are written, listed, moved and deleted; a lease is held by one."""
-    folder = open_folder(s3.lake("state"), "_mirror/shop")
+    folder = open_folder(store.lake("state"), "_mirror/shop")
     assert folder.read("a.json") is None
     assert folder.names() == []
     folder.write("a.json", b"1")
@@ -143,13 +149,16 @@ def test_what_the_mirror_keeps(s3: S3) -> None:
     assert holder(folder) is None
 
 
-def test_large_files_in_parts(s3: S3) -> None:
-    """A file of several parts is visible when it is complete, and not before."""
-    folder = open_folder(s3.lake("parts"))
+def test_large_files_in_parts(store: Store) -> None:
+    """A file of several parts is visible when it is complete, and not before.
+
+    Arrow shows parts of it in Azure, which no reader of the lake's tables looks at.
+    """
+    folder = open_folder(store.lake("parts"))
     with folder.open_output("large") as file:
         for _ in range(12):
             file.write(bytes(1 << 20))
-        assert folder.names() == []
+        assert store.root.startswith("abfss:") or folder.names() == []
     assert folder.sizes() == {"large": 12 << 20}
 
 
@@ -191,6 +200,31 @@ def test_a_bucket_that_is_missing(s3: S3, rng: random.Random) -> None:
         assert "other" in text
         assert s3.endpoint in text
         assert "there is no such bucket: create it" in text
+
+
+def test_another_store_without_its_bucket(
+    azure: Store, google: Store, rng: random.Random
+) -> None:
+    """It is not taken for an empty one there either."""
+    rows = filled(PLAIN, rng)
+    lake = azure.other_bucket()
+    for text in failures(
+        replace(lake, storage_options=lake.storage_options | FAST), rows
+    ):
+        assert "there is no such bucket: create it" in text
+        assert "\n" not in text
+    with pytest.raises(LakeError, match=r"bucket other of http.*there is no such"):
+        check_bucket(google.other_bucket())
+
+
+def test_a_wrong_key_of_azure(azure: Store, rng: random.Random) -> None:
+    """The error says where to correct it, and does not show it."""
+    wrong = "AAAA" + azure.options["azure_storage_account_key"][4:]
+    lake = azure.lake("key", azure_storage_account_key=wrong, **FAST)
+    for text in failures(lake, filled(PLAIN, rng)):
+        assert "does not accept the key: check azure_storage_account_key" in text
+        assert wrong not in text
+        assert "\n" not in text
 
 
 def test_a_store_that_is_away(s3: S3, rng: random.Random) -> None:

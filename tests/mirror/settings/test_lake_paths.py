@@ -78,6 +78,7 @@ def test_a_path_that_cannot_be_a_lake(path: str, problem: str):
     [
         ("/srv/lake-1/a_b.c=d", "{schema}/{table}", []),
         ("s3://bucket/lake", "x/{schema}_{table}", []),
+        ("abfss://lake@shop.dfs.core.windows.net/a-b", "{table}", []),
         (
             "/srv/café au lait",
             "{table}",
@@ -98,6 +99,7 @@ def test_a_path_that_some_engines_cannot_read(path: str, to: str, warnings: list
     ("path", "more", "warns"),
     [
         ("s3://bucket/lake", "", True),
+        ("gs://bucket/lake", "", True),
         ("s3://bucket/lake", "checkpoint: /shared/shop\n", False),
         ("s3://bucket/lake", "spark: {spark.jars.packages: x}\n", False),
         ("s3://bucket/lake", "spark: {spark.sql.shuffle.partitions: 4}\n", True),
@@ -108,4 +110,7 @@ def test_a_checkpoint_that_spark_cannot_write(path: str, more: str, warns: bool)
     """Spark alone has no access to S3, where the checkpoint is with the lake."""
     found = checkpoint_warning(read(SETTINGS % (path, "{table}") + more, "m.yml", {}))
     assert bool(found) == warns
-    assert not warns or found.startswith("checkpoint: Spark has no access to s3://")
+    scheme = path.partition("/")[0]
+    assert not warns or found.startswith(
+        f"checkpoint: Spark has no access to {scheme}//"
+    )

@@ -233,7 +233,7 @@ canal: {servers: 'x:y:z', user: u}
 sorce: {}
 source: {host: db, user: u, port: 99999, ssl_mode: require}
 lake:
-  path: gs://x
+  path: ftp://x
   format: detla
   compact_every: 10
 tables:
@@ -258,7 +258,10 @@ copy: [1]
     assert "3:1: sorce is not known; did you mean source?" in found
     assert "4:35: source.port = '99999': write a number from 1 to 65535" in found
     assert any(each.endswith("did you mean required?") for each in found)
-    assert "6:9: lake.path = 'gs://x': write a folder, or s3://bucket/folder" in found
+    assert (
+        "6:9: lake.path = 'ftp://x': write a folder, s3://bucket/folder, "
+        "gs://bucket/folder or abfss://container@account.dfs.core.windows.net/folder"
+    ) in found
     assert (
         "7:11: lake.format = 'detla': write delta, iceberg, parquet or json; did you"
         in (" ".join(found))

@@ -14,7 +14,8 @@ from pyarrow import fs
 
 from canal_server.client.range_client import RangePosition
 from canal_server.errors import LakeError, LeaseLost
-from canal_server.mirror.lake.lake_storage import Folder, _s3_options, open_folder
+from canal_server.mirror.lake.lake_storage import Folder, open_folder
+from canal_server.mirror.lake.stores.object_stores import store_of
 from canal_server.mirror.settings.mirror_settings import LakeSettings
 from canal_server.mirror.settings.table_values import TableName
 from canal_server.mirror.state.lake_lease import FILE, LASTS_S, Lease
@@ -290,23 +291,61 @@ def test_positions_that_cannot_be(tmp_path: Path):
 
 def test_options_of_an_object_store():
     """The options of delta-rs open the same store for Arrow."""
-    assert _s3_options(
+    found = store_of(
+        "s3://lake/x",
         {
             "AWS_ACCESS_KEY_ID": "a",
             "aws_secret_access_key": "b",
             "AWS_REGION": "eu",
             "AWS_ENDPOINT_URL": "http://minio:9000/",
-        }
-    ) == {
+        },
+    )
+    assert found.options == {
         "access_key": "a",
         "secret_key": "b",
         "region": "eu",
         "endpoint_override": "minio:9000",
         "scheme": "http",
     }
-    assert _s3_options({"endpoint": "minio:9000", "allow_http": "true"})["scheme"] == (
-        "http"
-    )
+    assert (found.root, found.endpoint) == ("lake/x", "http://minio:9000")
+    assert found.name == "bucket lake at http://minio:9000"
+    assert "secret" not in repr(found)
+    plain = store_of("s3://b/x", {"endpoint": "minio:9000", "allow_http": "true"})
+    assert plain.options["scheme"] == "http"
+    assert store_of("s3://b/x", {}).name == "bucket b of S3"
+
+
+def test_options_of_azure(monkeypatch: pytest.MonkeyPatch):
+    """The account is in the address; keys are as delta-rs names them."""
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "key of the environment")
+    path = "abfss://lake@shop.dfs.core.windows.net/x"
+    found = store_of(path, {})
+    assert (found.root, found.name) == ("lake/x", "container lake of account shop")
+    assert found.options == {
+        "account_name": "shop",
+        "account_key": "key of the environment",
+    }
+    found = store_of(path, {"azure_storage_access_key": "k", "use_emulator": "true"})
+    assert found.options["account_key"] == "k"
+    assert found.options["blob_storage_scheme"] == "http"
+    china = store_of("abfss://lake@shop.dfs.core.chinacloudapi.cn/x", {})
+    assert china.options["blob_storage_authority"] == ".blob.core.chinacloudapi.cn"
+    assert china.options["dfs_storage_authority"] == ".dfs.core.chinacloudapi.cn"
+
+
+def test_options_of_google():
+    """Credentials are those of the environment; an endpoint may be another."""
+    found = store_of("gs://lake/x", {})
+    assert (found.root, found.options) == ("lake/x", {})
+    assert found.name == "bucket lake of Google Cloud Storage"
+    given = {"google_base_url": "http://127.0.0.1:1/", "google_skip_signature": "true"}
+    assert store_of("gs://lake/x", given).options == {
+        "scheme": "http",
+        "endpoint_override": "127.0.0.1:1",
+        "anonymous": True,
+    }
+    with pytest.raises(LakeError, match="GOOGLE_APPLICATION_CREDENTIALS"):
+        store_of("gs://lake/x", {"google_service_account": "/secret.json"})
 
 
 def test_a_folder_is_removed(folder: Folder) -> None:

@@ -52,6 +52,7 @@ class S3:
     """A running server with one bucket."""
 
     endpoint: str
+    root: str = f"s3://{BUCKET}"
 
     @property
     def options(self) -> dict[str, str]:
@@ -67,7 +68,7 @@ class S3:
     def lake(self, name: str, **options: str) -> LakeSettings:
         """Return the settings of a lake in the bucket; `options` are others."""
         return LakeSettings(
-            path=f"s3://{BUCKET}/{name}", storage_options=self.options | options
+            path=f"{self.root}/{name}", storage_options=self.options | options
         )
 
 

@@ -21,7 +21,7 @@ _MEANINGS: Final = (
         "the store is full: make room there",
     ),
     (
-        "NO_SUCH_BUCKET|NoSuchBucket",
+        "NO_SUCH_BUCKET|NoSuchBucket|ContainerNotFound",
         f"there is no such bucket: create it, or correct lake.path or {_OPTIONS}",
     ),
     (
@@ -33,6 +33,13 @@ _MEANINGS: Final = (
         (
             "the store does not accept the key: check aws_access_key_id and "
             f"aws_secret_access_key in {_OPTIONS} or in the environment"
+        ),
+    ),
+    (
+        "failed to authenticate the request|AuthenticationFailed",  # Azure's
+        (
+            "the store does not accept the key: check azure_storage_account_key in "
+            f"{_OPTIONS} or AZURE_STORAGE_ACCOUNT_KEY in the environment"
         ),
     ),
     (

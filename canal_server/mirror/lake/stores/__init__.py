@@ -1,0 +1,1 @@
+"""Object stores: how they are opened, and what their errors mean."""

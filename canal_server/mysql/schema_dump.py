@@ -26,9 +26,7 @@ TableName = tuple[str, str]  # schema, table
 
 # The binary log never contains rows of these.
 _VIRTUAL_SCHEMAS: Final = ("information_schema", "performance_schema", "sys")
-_NOT_VIRTUAL: Final = (
-    "TABLE_SCHEMA NOT IN ('information_schema', 'performance_schema', 'sys')"
-)
+_NOT_VIRTUAL: Final = f"TABLE_SCHEMA NOT IN {_VIRTUAL_SCHEMAS}"
 _GENERATED_KEYS_SINCE: Final = (8, 0, 30)  # MySQL
 # Before MySQL 8.0, and in every MariaDB, a table has no name for a moment when a
 # statement that copied it puts the copy into its place. With slow disks that took up to

@@ -113,7 +113,7 @@ def read_statement(
 def moves_rows_of(sql: str, table: TableName, schema: str) -> bool:
     """Check whether a statement on another table moves rows of this one.
 
-    A reader of this table alone does not see such a statement.
+    Clients of canal that read this table alone do not get such a statement.
     """
     if not move_of(sql):
         return False

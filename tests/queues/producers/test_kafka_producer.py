@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("confluent_kafka", reason="the extra `kafka` is not installed")
 
+from canal_server.queues.producers import kafka_producer
 from canal_server.queues.producers.kafka_producer import KafkaProducer, TopicCreation
 from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
@@ -80,6 +81,39 @@ def test_a_topic_for_smaller_batches(kafka: Kafka, rng: random.Random) -> None:
     # The first message of a producer goes alone: it was accepted before the batch.
     expected = [messages[0], *messages, small, small, *messages[:3]]
     assert kafka.messages(TOPIC, 406)[0] == [each[2] for each in expected]
+
+
+def test_messages_wait_until_they_are_pushed(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A push sends what waits for more; with a wait in the settings there is none."""
+    kafka.create(TOPIC, 1)
+    monkeypatch.setattr(kafka_producer, "_PUSHED", {"linger.ms": "900000"})
+    servers = {"bootstrap.servers": kafka.servers}
+    producer = KafkaProducer(servers, is_pushed=True)
+    producer.open()
+    for number in range(3):
+        message: Message = (TOPIC, 0, b"%d" % number)
+        producer.prepare([message])
+        sending = Sending()
+        assert producer.try_send(message, sending)
+        sending.is_complete = True
+        give_up_at = time.monotonic() + PATIENCE_S
+        while sending.pending:
+            producer.push()
+            producer.poll(0.05)
+            assert time.monotonic() < give_up_at, f"message {number} is not sent"
+        assert sending.is_confirmed
+    producer.close(1.0)
+    for producer in (
+        KafkaProducer({**servers, "linger.ms": "7"}, is_pushed=True),
+        KafkaProducer(servers),
+    ):
+        producer.open()
+        end: Message = (TOPIC, 0, b"end")
+        producer.prepare([end])
+        assert send(producer, [end, end]).is_confirmed
+        producer.close(1.0)
 
 
 def test_nothing_is_sent_after_a_failure(kafka: Kafka, rng: random.Random) -> None:

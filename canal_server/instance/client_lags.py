@@ -77,13 +77,18 @@ class ClientLag:
     transactions: int | None = None  # that are only in the set executed there
 
 
-def lags_of(stages: Stages, clients: ServedClients) -> tuple[ClientLag, ...]:
-    """Return the clients of a destination, by id; costs the hot path nothing."""
+def lags_of(
+    stages: Stages, clients: ServedClients, store: StoreCounts | None = None
+) -> tuple[ClientLag, ...]:
+    """Return the clients of a destination, by id; costs the hot path nothing.
+
+    `store` has the ring's counts, if they are known already.
+    """
     pipelines = list(stages.pipelines.values())
     return client_lags(
         clients.positions.subscriptions(),
         clients.positions.meta,
-        stages.ring.counts(),
+        stages.ring.counts() if store is None else store,
         {key: bool(each["reading"]) for key, each in stages.stores.diverted().items()},
         clients.lost,
         clients.lagging.presence,

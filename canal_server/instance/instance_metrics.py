@@ -63,15 +63,16 @@ class InstanceMetrics:
 def metrics_of(stages: Stages, clients: ServedClients) -> InstanceMetrics:
     """Return the numbers of a destination; costs the hot path nothing."""
     config = next(iter(stages.pipelines.values())).config
+    store = stages.ring.counts()
     return InstanceMetrics(
         batch_mode=config.store.batch_mode.value,
         buffer_entries=config.store.buffer_size,
         buffer_bytes=config.store.buffer_size * config.store.memunit,
         subscriptions=len(clients.positions.subscriptions()),
         connected=frozenset(clients.lagging.presence.here()),
-        store=stages.ring.counts(),
+        store=store,
         sources={n: _source_metrics(each) for n, each in stages.pipelines.items()},
-        clients=lags_of(stages, clients),
+        clients=lags_of(stages, clients, store),
     )
 
 

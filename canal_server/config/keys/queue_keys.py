@@ -22,9 +22,9 @@ QUEUE_KEYS = (
         "queue.batch_size",
         values.integer(1, INT32_MAX),
         "How much is taken from the ring at a time: KiB, or entries with"
-        " [`ITEMSIZE`](#canalinstancememorybatchmode). If it is KiB, and messages do not"
-        " depend on it (canal-json without keys and headers), at least 512, or a quarter"
-        " of the ring if that is less.",
+        " [`ITEMSIZE`](#canalinstancememorybatchmode). If it is KiB, and messages"
+        " do not depend on it (canal-json without keys and headers), at least 512, or a"
+        " quarter of the ring if that is less.",
     ),
     Key(
         "canal.mq.database.hash",

@@ -145,6 +145,9 @@ class KafkaProducer:
         self._proven: set[tuple[str, int]] = set()
         self._proving: set[tuple[str, int]] = set()
         self._fatal: Any = None  # the error for which it must be
+        # Why the present producer fails: of what it then drops, librdkafka says only
+        # that it dropped it.
+        self._cause: CanalError | None = None
         try:
             self._producer: Any = self._made()  # connects to nobody yet
         except (self._kafka.KafkaException, ValueError, TypeError) as error:
@@ -253,6 +256,7 @@ class KafkaProducer:
         except self._kafka.KafkaException as error:  # a fatal one
             self._is_spent = True
             self._fatal = error.args[0]
+            self._cause = self._cause or self._ended(error.args[0])
             self.last_error = _text_of(error)
 
     def renew(self) -> None:
@@ -266,7 +270,7 @@ class KafkaProducer:
         self._producer = self._made()
         self._on_way = 0
         self._is_spent = False
-        self._dead_since_s = self._fatal = None
+        self._dead_since_s = self._fatal = self._cause = None
         self._proven, self._proving = set(), set()
 
     def abandon(self, wait_s: float) -> None:
@@ -465,6 +469,19 @@ class KafkaProducer:
     ) -> CanalError:
         """Return what an error of a message means; `is_answer`: it was sent."""
         codes = self._kafka.KafkaError
+        if error.code() in (codes._PURGE_QUEUE, codes._PURGE_INFLIGHT):  # noqa: SLF001
+            return self._cause or BrokerUnavailableError(
+                f"Kafka at {self.servers}: {self.last_error or error.str()}"
+            )
+        found = self._meaning(error, topic, size, is_answer=is_answer)
+        if not isinstance(found, MessageRefusedError):
+            self._cause = self._cause or found
+        return found
+
+    def _meaning(
+        self, error: Any, topic: str, size: int, *, is_answer: bool
+    ) -> CanalError:
+        codes = self._kafka.KafkaError
         if error.code() in (codes.MSG_SIZE_TOO_LARGE, codes.INVALID_MSG_SIZE):
             if self._is_single or not is_answer:
                 return MessageRefusedError(topic, size, self._size_remedy)
@@ -489,6 +506,11 @@ class KafkaProducer:
         self.last_error = error.str()
         if error.fatal():
             self._die()
+            self._cause = self._cause or self._ended(error)
+
+    def _ended(self, error: Any) -> CanalError:
+        """Return what a fatal error of the producer means."""
+        return BrokerUnavailableError(f"Kafka at {self.servers}: {error.str()}")
 
     def _die(self) -> None:
         """Note that the present producer sends nothing more."""

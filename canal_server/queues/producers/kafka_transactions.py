@@ -212,6 +212,7 @@ class TransactionalKafkaProducer(KafkaProducer):
             try:
                 self._producer.abort_transaction(min(OPEN_S, wait_s))
                 self._is_begun = False
+                self._cause = None
             except self._kafka.KafkaException as error:
                 if not error.args[0].retriable() or time.monotonic() > give_up_at:
                     self._is_spent = True
@@ -226,8 +227,14 @@ class TransactionalKafkaProducer(KafkaProducer):
 
     def _failed(self, what: str, error: Exception) -> BrokerUnavailableError:
         self.poll(0)  # for the reason
+        return self._because(what, self._fatal or error.args[0])
+
+    def _ended(self, error: Any) -> BrokerUnavailableError:
+        """Return what a fatal error means, of which being fenced is the usual one."""
+        return self._because("cannot continue", error)
+
+    def _because(self, what: str, cause: Any) -> BrokerUnavailableError:
         codes = self._kafka.KafkaError
-        cause = self._fatal or error.args[0]
         text = cause.str()
         if cause.code() in (codes._FENCED, codes.PRODUCER_FENCED):  # noqa: SLF001
             text = (

@@ -116,6 +116,30 @@ def test_messages_wait_until_they_are_pushed(
         producer.close(1.0)
 
 
+def test_the_reason_of_messages_that_were_dropped(kafka: Kafka) -> None:
+    """What is dropped because of another topic's refusal fails with that reason."""
+    kafka.create(TOPIC, 1)
+    kafka.create("compacted", 1, {"cleanup.policy": "compact"})
+    producer = KafkaProducer({"bootstrap.servers": kafka.servers})
+    producer.open()
+    proven: list[Message] = [(TOPIC, 0, b"x"), ("compacted", 0, b"x", b"key", None)]
+    producer.prepare(proven)
+    assert send(producer, proven).is_confirmed
+    refused, other = Sending(), Sending()
+    with contextlib.suppress(BrokerUnavailableError):
+        assert producer.try_send(("compacted", 0, b"no key"), refused)
+        for number in range(500):
+            assert producer.try_send((TOPIC, 0, b"%d" % number), other)
+    give_up_at = time.monotonic() + PATIENCE_S
+    while refused.pending or other.pending:
+        producer.poll(0.05)
+        assert time.monotonic() < give_up_at
+    for failure in (refused.failure, other.failure):
+        assert failure is None or "a compacted topic accepts" in str(failure)
+    assert refused.failure is not None
+    producer.close(0.0)
+
+
 def test_nothing_is_sent_after_a_failure(kafka: Kafka, rng: random.Random) -> None:
     """What follows a refused batch or message in its partition is not sent before it.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fix_kafka import Kafka
+
+    from canal_server.queues.producers.queue_producer import Message
 
 PATIENCE_S = 60.0
 TOPIC, PLACE = "shop", "canal-position.example"
@@ -100,6 +103,28 @@ def test_transactions(kafka: Kafka) -> None:
     found = opened(kafka)
     assert found.position() == b"p2"
     assert kafka.messages(TOPIC, 4) == {0: [b"a0", b"a1", b"a2", b"last"]}
+
+
+def test_messages_of_another_producer(kafka: Kafka) -> None:
+    """Messages that a fenced producer drops fail with the reason, not as dropped."""
+    first = opened(kafka)
+    first.position()
+    messages: list[Message] = [(TOPIC, 0, b"%d" % number) for number in range(50)]
+    first.prepare(messages)
+    first.begin()
+    second = opened(kafka)
+    sending = Sending()
+    with contextlib.suppress(BrokerUnavailableError):
+        for message in messages:
+            while not first.try_send(message, sending):
+                first.poll(0.05)
+    give_up_at = time.monotonic() + PATIENCE_S
+    while sending.pending and sending.failure is None:
+        first.poll(0.05)
+        assert time.monotonic() < give_up_at, f"{sending.pending} are not answered"
+    assert "another producer uses it" in str(sending.failure)
+    first.close(0.0)
+    second.close(0.0)
 
 
 def test_another_producer(kafka: Kafka) -> None:

@@ -23,7 +23,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    ForbiddenError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    RESTError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
@@ -38,12 +46,16 @@ from pyiceberg.table.metadata import TableMetadataV1, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import update_table_metadata
 
+from canal_server.errors import LakeError
 from canal_server.mirror.lake.iceberg.iceberg_files import sync
+from canal_server.mirror.lake.lake_table import UnusableTableError
+from canal_server.mirror.lake.stores.store_errors import denies_access
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyiceberg.catalog import Catalog
+    from pyiceberg.io import OutputFile
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.typedef import Identifier
@@ -53,6 +65,21 @@ FORMAT: Final = "2"  # of tables: what all readers know
 _HINT: Final = "version-hint.text"
 _FILE: Final = re.compile(r"v(\d+)\.metadata\.json")
 _UNLINKED: Final = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+_REFUSALS: Final = (
+    BadRequestError,
+    FileNotFoundError,
+    ForbiddenError,
+    NoSuchNamespaceError,
+    NotImplementedError,
+    PermissionError,  # pyiceberg's has no number
+    TableAlreadyExistsError,
+    UnusableTableError,
+)
+_DENIED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+_BAD_REQUEST: Final = 400
+_SERVER_ERROR: Final = 500
+# Who asks is not known (any more), too slow, too early, too often.
+_RECOVER: Final = (401, 408, 419, 425, 429)
 
 
 class FolderCatalog(NoopCatalog):
@@ -237,26 +264,41 @@ def identifier_of(target: str) -> Identifier:
 
 
 def register(
-    catalog: Catalog, name: Identifier, metadata: TableMetadata, before: Table
-) -> bool:
+    catalog: Catalog,
+    name: Identifier,
+    metadata: TableMetadata,
+    output: OutputFile,
+    before: Table,
+) -> None:
     """Record a table whose files are complete, which was `before` in another folder.
 
-    Returns False if the catalog does not have that operation.
+    `output` is the metadata file of a catalog that is not the folder itself. Raises
+    what the catalog raises; `is_refusal` tells which of that is for ever.
     """
     if isinstance(catalog, FolderCatalog):
         catalog.adopt(metadata, _number(before.metadata_location) + 1)
-        return True
-    path = f"{metadata.location}/metadata/00000-{uuid.uuid4()}.metadata.json"
-    output = before.io.new_output(path)
-    ToOutputFile.table_metadata(metadata, output)
-    sync(path)
+        return
+    ToOutputFile.table_metadata(metadata, output, overwrite=True)
+    sync(output.location)
     catalog.create_namespace_if_not_exists(name[:-1])
-    try:
-        catalog.register_table(name, path)
-    except NotImplementedError:
-        before.io.delete(path)
-        return False
-    return True
+    catalog.register_table(name, output.location)
+
+
+def is_refusal(error: Exception) -> bool:
+    """Check whether a catalog or a store would answer the same again.
+
+    Not if the store, the catalog or the login to it fails: that may recover.
+    """
+    if isinstance(error, _REFUSALS):
+        return True
+    if isinstance(error, RESTError):
+        response = getattr(error.__cause__, "response", None)
+        status = getattr(response, "status_code", 0)
+        return _BAD_REQUEST <= status < _SERVER_ERROR and status not in _RECOVER
+    cause = error.__cause__ if isinstance(error, LakeError) else error
+    if isinstance(cause, OSError) and cause.errno in _DENIED:
+        return True
+    return denies_access(str(error))
 
 
 def _text_of(metadata: TableMetadata) -> bytes:

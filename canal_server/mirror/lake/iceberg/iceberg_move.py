@@ -15,9 +15,12 @@ moves. Leaves out which table is another one's by now (`run.replacements`).
 
 from __future__ import annotations
 
+import logging
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from pyiceberg.io import load_file_io
 from pyiceberg.manifest import (
     ManifestContent,
     ManifestEntryStatus,
@@ -27,16 +30,21 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from canal_server.errors import LakeError
 from canal_server.mirror.lake.iceberg import iceberg_commit
-from canal_server.mirror.lake.iceberg.iceberg_catalog import FolderCatalog, register
+from canal_server.mirror.lake.iceberg.iceberg_catalog import (
+    FolderCatalog,
+    is_refusal,
+    register,
+)
 from canal_server.mirror.lake.iceberg.iceberg_commit import AVRO, manifests_of
 from canal_server.mirror.lake.iceberg.iceberg_files import sync
-from canal_server.mirror.lake.lake_table import NOWHERE
+from canal_server.mirror.lake.lake_table import NOWHERE, UnusableTableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyiceberg.io import FileIO
+    from pyiceberg.io import FileIO, OutputFile
     from pyiceberg.manifest import ManifestEntry
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
@@ -44,6 +52,8 @@ if TYPE_CHECKING:
 
     from canal_server.mirror.lake.iceberg.iceberg_versions import Versions
     from canal_server.mirror.lake.lake_storage import Folder
+
+log = logging.getLogger(__name__)
 
 _FORMAT: Final = 2
 # Where records of pyiceberg have them.
@@ -58,24 +68,53 @@ def move(
     """Move a table; `folders` are those of both names.
 
     Returns False, with nothing done, if `source` is not this copy, if there is another
-    table with the new name, or if the catalog cannot do it. A repetition finds that it
-    is done, and removes what is left of the old table.
+    table with the new name, if files are missing or damaged, or if the catalog or the
+    store refuses it. A repetition after another error finds what is done, and removes
+    what is left of the old table.
     """
     now = target.newest()
     if now is None:
         table = source.newest()
         if table is None or _applied(table, copy_id) == NOWHERE:
             return False
-        moving = _Moving(table, target.path, folders)
-        if not moving.is_possible():
-            return False
-        metadata = moving.metadata()
-        if not register(target.catalog, target.name, metadata, table):
+        if not _made(table, target, copy_id, folders):
             return False
     elif _applied(now, copy_id) == NOWHERE:
         return False
     _remove(source, copy_id, folders[0])
     return True
+
+
+def _made(
+    table: Table, target: Versions, copy_id: str, folders: tuple[Folder, Folder]
+) -> bool:
+    """Make the table with the new name; False, with nothing left, if it cannot be."""
+    moving = _Moving(table, target, folders)
+    try:
+        if not moving.is_possible():
+            return False
+        metadata, output = moving.metadata(), moving.output()
+        register(target.catalog, target.name, metadata, output, table)
+    except Exception as error:  # a catalog's own library raises what it likes
+        if not is_refusal(error):
+            raise
+        if not _is_there(target, copy_id):
+            log.info("%s: cannot be moved to %s: %s", table.name(), target, error)
+            moving.undo()
+            return False
+    return True
+
+
+def _is_there(target: Versions, copy_id: str) -> bool:
+    """Check whether the catalog has the new name in spite of an error.
+
+    Some read a table after they have registered it.
+    """
+    try:
+        now = target.newest()
+    except UnusableTableError:
+        return False  # that of another lake
+    return now is not None and _applied(now, copy_id) != NOWHERE
 
 
 def _applied(table: Table, copy_id: str) -> int:
@@ -95,15 +134,23 @@ def _remove(source: Versions, copy_id: str, folder: Folder) -> None:
 class _Moving:
     """One table on its way to another folder."""
 
-    def __init__(self, table: Table, path: str, folders: tuple[Folder, Folder]) -> None:
+    def __init__(
+        self, table: Table, target: Versions, folders: tuple[Folder, Folder]
+    ) -> None:
         self._metadata: TableMetadata = table.metadata
         self._io: FileIO = table.io
+        # A catalog may give rights for the table's own folder only.
+        self._new_io = load_file_io(target.catalog.properties, target.path)
         self._before = f"{table.metadata.location.rstrip('/')}/"
-        self._after = f"{path}/"
+        self._after = f"{target.path}/"
         self._folders = folders
         self._manifests: dict[str, ManifestFile] = {}  # by their old paths
         self._data: set[str] = set()  # old paths of data files
-        self._unique = uuid.uuid4().hex
+        # The same in a repetition, which writes the same files again.
+        name = f"{table.metadata_location} {self._after}"
+        self._unique = uuid.uuid5(table.metadata.table_uuid, name).hex
+        self._written: list[str] = []  # new paths of all but the data files
+        self._taken: list[str] = []  # names of data files
 
     @property
     def _snapshots(self) -> Sequence[Snapshot]:
@@ -123,6 +170,28 @@ class _Moving:
             for snapshot in self._snapshots
             for manifest in manifests_of(snapshot, self._io)
         )
+
+    def output(self) -> OutputFile:
+        """Return the metadata file, for a catalog that does not name it itself."""
+        return self._output(f"00000-{uuid.UUID(self._unique)}.metadata.json")
+
+    def undo(self) -> None:
+        """Remove what was made; a vacuum deletes what cannot be removed."""
+        folder = self._folders[1]
+        for path in self._written:
+            with suppress(OSError):
+                self._new_io.delete(path)
+        for name in self._taken:
+            with suppress(LakeError):
+                folder.delete(name)
+        with suppress(LakeError):
+            if not folder.sizes_below():
+                folder.remove()
+
+    def _output(self, name: str) -> OutputFile:
+        path = f"{self._after}metadata/{name}"
+        self._written.append(path)
+        return self._new_io.new_output(path)
 
     def metadata(self) -> TableMetadata:
         """Make the files of the new folder, all but the metadata, which names them."""
@@ -155,18 +224,18 @@ class _Moving:
         found = [
             self._manifest(each, schema_id) for each in manifests_of(snapshot, self._io)
         ]
-        path = f"{self._after}metadata/snap-{snapshot.snapshot_id}-{self._unique}.avro"
+        output = self._output(f"snap-{snapshot.snapshot_id}-{self._unique}.avro")
         with write_manifest_list(
             _FORMAT,
-            self._io.new_output(path),
+            output,
             snapshot.snapshot_id,
             snapshot.parent_snapshot_id,
             snapshot.sequence_number,
             AVRO,
         ) as writer:
             writer.add_manifests(found)
-        sync(path)
-        return snapshot.model_copy(update={"manifest_list": path})
+        sync(output.location)
+        return snapshot.model_copy(update={"manifest_list": output.location})
 
     def _manifest(self, manifest: ManifestFile, schema_id: int | None) -> ManifestFile:
         """Write a manifest with the new paths, unless another snapshot has it, too."""
@@ -177,16 +246,15 @@ class _Moving:
         if schema_id is not None:
             schema = self._metadata.schema_by_id(schema_id) or schema
         spec = self._metadata.specs()[manifest.partition_spec_id]
-        path = f"{self._after}metadata/{self._unique}-m{len(self._manifests)}.avro"
-        output = self._io.new_output(path)
+        output = self._output(f"{self._unique}-m{len(self._manifests)}.avro")
         snapshot_id = manifest.added_snapshot_id or 0
         with write_manifest(_FORMAT, spec, schema, output, snapshot_id, AVRO) as writer:
             for each in manifest.fetch_manifest_entry(self._io, discard_deleted=False):
                 writer.add_entry(self._entry(each))
-        sync(path)
+        sync(output.location)
         # Not the one that was read: pyiceberg keeps that for others.
         moved = ManifestFile(*(manifest[n] for n in range(len(manifest))))
-        moved[_PATH_OF_MANIFEST] = path
+        moved[_PATH_OF_MANIFEST] = output.location
         moved[_LENGTH_OF_MANIFEST] = len(output)
         self._manifests[manifest.manifest_path] = moved
         return moved
@@ -204,10 +272,19 @@ class _Moving:
     def _take_data(self) -> None:
         """Have the data files in the new folder, too."""
         source, target = self._folders
+        sizes = source.sizes_below()
+        names = [
+            path.removeprefix(self._before)
+            for path in sorted(self._data)
+            if path.startswith(self._before)
+        ]
+        if missing := [name for name in names if name not in sizes]:
+            raise UnusableTableError(f"it lacks file {self._before}{missing[0]}")
         there = target.sizes_below()  # of an earlier attempt
-        for path in sorted(self._data):
-            name = path.removeprefix(self._before)
-            if name == path:
+        for name in names:
+            self._taken.append(name)
+            if there.get(name) == sizes[name]:
+                target.keep(name)
                 continue
             if name in there:
                 target.delete(name)

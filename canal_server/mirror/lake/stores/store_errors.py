@@ -14,6 +14,7 @@ _CODE: Final = re.compile(r"<Code>([^<]*)</Code>")
 _MESSAGE: Final = re.compile(r"<Message>([^<]*)</Message>")
 
 _OPTIONS: Final = "lake.storage_options"
+_DENIED: Final = "ACCESS_DENIED|AccessDenied|403 Forbidden"
 # By what the texts have: the first that is found counts.
 _MEANINGS: Final = (
     (
@@ -43,7 +44,7 @@ _MEANINGS: Final = (
         ),
     ),
     (
-        "ACCESS_DENIED|AccessDenied|403 Forbidden",
+        _DENIED,
         (
             "the store denies access: check the key, and its rights to list, read, "
             "write and delete there"
@@ -74,6 +75,11 @@ def meaning(text: str) -> str:
         if re.search(pattern, text):
             return found
     return ""
+
+
+def denies_access(text: str) -> bool:
+    """Check whether an error of a store says that a right is missing."""
+    return re.search(_DENIED, text) is not None
 
 
 def _short(xml: re.Match[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,9 +20,21 @@ from fix_lake import (
     lake_table,
     write_copy,
 )
+from fix_mounts import mounted
 from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import (
+    BadRequestError,
+    ForbiddenError,
+    RESTError,
+    ServerError,
+    TableAlreadyExistsError,
+    UnauthorizedError,
+)
 from pyiceberg.table import StaticTable
+from requests import HTTPError, Response
+from small_disk import read_only
 
+from canal_server.errors import LakeError
 from canal_server.mirror.lake.iceberg import iceberg_move
 from canal_server.mirror.lake.iceberg.iceberg import IcebergLakeTable
 from canal_server.mirror.lake.lake_storage import Folder, open_folder
@@ -32,7 +45,7 @@ from canal_server.mirror.settings.table_values import LakePartition
 
 if TYPE_CHECKING:
     import random
-    from pathlib import Path
+    from collections.abc import Callable
 
     from pyiceberg.table import Table
 
@@ -197,17 +210,115 @@ def test_what_stays_where_it_is(
     assert lake.applied("taken") == 5
 
 
-def test_a_catalog_without_that_operation(
+def test_a_catalog_that_refuses(
     tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The table stays, and the caller knows it."""
+    """The table stays, nothing is left, and the caller knows it."""
     scene = Scene(tmp_path, rng, in_catalog=True, parted=False)
     lake = scene.lake(1)
-
-    def lacks(*_: object) -> None:
-        raise NotImplementedError
-
-    monkeypatch.setattr(lake.versions.catalog, "register_table", lacks)
-    assert not scene.lake(0).move(lake, COPY, scene.folders)
+    for refusal in (
+        NotImplementedError("501"),
+        BadRequestError("400"),
+        ForbiddenError("403"),
+        TableAlreadyExistsError("409"),
+        unprocessable(),
+        RuntimeError("An error occurred (AccessDeniedException): no right"),
+    ):
+        monkeypatch.setattr(lake.versions.catalog, "register_table", raising(refusal))
+        assert not scene.lake(0).move(lake, COPY, scene.folders), refusal
+        assert not (tmp_path / "shop" / "new").exists(), refusal
     assert scene.versions_of(scene.readers(0)) == scene.history
     assert not lake.exists()
+
+
+def test_a_catalog_that_is_away(
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is made is kept for a repetition, which takes no file again."""
+    scene = Scene(tmp_path, rng, in_catalog=True, parted=False)
+    for error in (ServerError("500"), UnauthorizedError("401")):
+        lake = scene.lake(1)
+        monkeypatch.setattr(lake.versions.catalog, "register_table", raising(error))
+        with pytest.raises(LakeError, match="cannot move the lake's table shop/old"):
+            scene.lake(0).move(lake, COPY, scene.folders)
+        assert scene.versions_of(scene.readers(0)) == scene.history
+    before = scene.folders[1].below_names()
+    monkeypatch.setattr(Folder, "take", raising(AssertionError("it is there")))
+    assert scene.move()
+    after = scene.folders[1].below_names()
+    assert set(before) <= set(after)
+    scene.check()
+
+
+def test_an_error_after_the_registration(
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog has the table: it is not undone."""
+    scene = Scene(tmp_path, rng, in_catalog=True, parted=False)
+    lake = scene.lake(1)
+    register = lake.versions.catalog.register_table
+
+    def fails(*args: Any) -> None:
+        register(*args)
+        raise PermissionError("it cannot read what it has registered")
+
+    monkeypatch.setattr(lake.versions.catalog, "register_table", fails)
+    assert scene.lake(0).move(lake, COPY, scene.folders)
+    scene.check()
+
+
+def test_a_file_is_missing(
+    tmp_path: Path, rng: random.Random, in_catalog: bool
+) -> None:
+    """If old snapshots have lost a file, the table stays, with its current rows."""
+    scene = Scene(tmp_path, rng, in_catalog=in_catalog, parted=False)
+    lake = scene.lake(0)
+    rows = lake_rows(lake)
+    table = scene.readers(0)
+    first, *_, last = (files_of(table, each.snapshot_id) for each in table.snapshots())
+    Path(min(first - last)).unlink()
+    assert not scene.move()
+    assert not (tmp_path / "shop" / "new").exists()
+    assert lake_rows(scene.lake(0)) == rows
+    Path(table.snapshots()[0].manifest_list).unlink()
+    assert not scene.move()
+    assert not (tmp_path / "shop" / "new").exists()
+    assert lake_rows(scene.lake(0)) == rows
+
+
+def test_a_folder_that_cannot_be_written(
+    tmp_path: Path, rng: random.Random, in_catalog: bool
+) -> None:
+    """The table stays. It is moved when it can be, there by copying its files."""
+    scene = Scene(tmp_path, rng, in_catalog=in_catalog, parted=False)
+    with mounted(tmp_path / "shop" / "new", "size=16m") as disk:
+        with read_only(disk):
+            assert not scene.move()
+        assert not [*disk.iterdir()]
+        assert scene.versions_of(scene.readers(0)) == scene.history
+        assert scene.move()
+        scene.check()
+
+
+def files_of(table: Table, snapshot_id: int) -> set[str]:
+    """Return the data files of a snapshot."""
+    planned = table.scan(snapshot_id=snapshot_id).plan_files()
+    return {each.file.file_path for each in planned}
+
+
+def unprocessable() -> RESTError:
+    """Return what pyiceberg raises for a status that it has no class for."""
+    response = Response()
+    response.status_code = 422
+    error = RESTError("422")
+    error.__cause__ = HTTPError(response=response)
+    return error
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    """Return a function that fails."""
+
+    def fails(*_: object) -> None:
+        raise error
+
+    return fails

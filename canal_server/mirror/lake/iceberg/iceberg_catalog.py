@@ -52,7 +52,7 @@ from canal_server.mirror.lake.lake_table import UnusableTableError
 from canal_server.mirror.lake.stores.store_errors import denies_access
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import OutputFile
@@ -299,6 +299,16 @@ def is_refusal(error: Exception) -> bool:
     if isinstance(cause, OSError) and cause.errno in _DENIED:
         return True
     return denies_access(str(error))
+
+
+def removal_order(names: Iterable[str]) -> list[str]:
+    """Return the files of `metadata` that name versions, in the order to delete them.
+
+    After each of them, the rest is the newest version still, or no table. For without
+    the hint the newest file counts, or in a store those from the first one on.
+    """
+    found = [name for name in names if _FILE.fullmatch(name)]
+    return [_HINT, *sorted(found, key=_number)]
 
 
 def _text_of(metadata: TableMetadata) -> bytes:

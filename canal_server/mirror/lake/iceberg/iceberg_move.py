@@ -36,6 +36,7 @@ from canal_server.mirror.lake.iceberg.iceberg_catalog import (
     FolderCatalog,
     is_refusal,
     register,
+    removal_order,
 )
 from canal_server.mirror.lake.iceberg.iceberg_commit import AVRO, manifests_of
 from canal_server.mirror.lake.iceberg.iceberg_files import sync
@@ -126,8 +127,14 @@ def _remove(source: Versions, copy_id: str, folder: Folder) -> None:
     old = source.newest()
     if old is not None and _applied(old, copy_id) == NOWHERE:
         return
-    if old is not None and not isinstance(source.catalog, FolderCatalog):
-        source.catalog.drop_table(source.name)
+    if old is not None:
+        # A folder with some of its files would look like an older version, or damaged.
+        if isinstance(source.catalog, FolderCatalog):
+            metadata = folder.below("metadata")
+            for name in removal_order(metadata.names()):
+                metadata.delete(name)
+        else:
+            source.catalog.drop_table(source.name)
     folder.remove()
 
 

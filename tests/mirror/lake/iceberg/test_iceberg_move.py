@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +40,7 @@ from canal_server.errors import LakeError
 from canal_server.mirror.lake.iceberg import iceberg_move
 from canal_server.mirror.lake.iceberg.iceberg import IcebergLakeTable
 from canal_server.mirror.lake.lake_storage import Folder, open_folder
-from canal_server.mirror.lake.lake_table import lake_schema
+from canal_server.mirror.lake.lake_table import NOWHERE, lake_schema
 from canal_server.mirror.lake.steps import AddColumn, DropColumn, RenameColumn
 from canal_server.mirror.settings.mirror_settings import LakeSettings
 from canal_server.mirror.settings.table_values import LakePartition
@@ -67,6 +69,7 @@ class Scene:
         self, path: Path, rng: random.Random, *, in_catalog: bool, parted: bool
     ) -> None:
         self.path = path
+        self.copy_id = COPY
         uri = f"sqlite:///{path / 'catalog.db'}"
         self.options = {"type": "sql", "uri": uri} if in_catalog else {}
         table = PARTED if parted else PLAIN
@@ -97,8 +100,9 @@ class Scene:
             f"{self.path}/{table.target}", table, self.options
         )  # fmt: skip
 
-    def move(self, copy_id: str = COPY) -> bool:
+    def move(self, copy_id: str = "") -> bool:
         """Move the table."""
+        copy_id = copy_id or self.copy_id
         return self.lake(0).move(self.lake(1), copy_id, self.folders)
 
     def readers(self, number: int) -> Table:
@@ -133,8 +137,8 @@ class Scene:
         assert not (self.path / "shop" / "old").exists()
         assert not self.lake(0).exists()
         lake = self.lake(1)
-        upto = lake.applied(COPY)
-        lake.empty(COPY, upto + 1, 0, {})
+        upto = lake.applied(self.copy_id)
+        lake.empty(self.copy_id, upto + 1, 0, {})
         assert lake_rows(lake) == []
         assert len(self.readers(1).snapshots()) == len(self.history[1]) + 1
 
@@ -191,9 +195,69 @@ def test_killed_on_the_way(
             scene.move()
     found = 1 if step == "remove" else 0
     assert scene.versions_of(scene.readers(found)) == scene.history
-    assert scene.lake(1 - found).exists() == (step == "remove" and not in_catalog)
+    assert not scene.lake(1 - found).exists()
     assert scene.move()
     scene.check()
+
+
+def test_killed_while_the_old_one_is_removed(
+    tmp_path: Path,
+    rng: random.Random,
+    monkeypatch: pytest.MonkeyPatch,
+    in_catalog: bool,
+) -> None:
+    """After any number of deleted files, the rest is the old table, or none."""
+    lake, kept = tmp_path / "lake", tmp_path / "kept"
+    lake.mkdir()
+    scene = Scene(lake, rng, in_catalog=in_catalog, parted=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "delete", raising(KilledError()))
+        patch.setattr(Folder, "remove", raising(KilledError()))
+        with pytest.raises(KilledError):
+            scene.move()
+    shutil.copytree(lake, kept)
+    count = 0
+    for left in itertools.count():
+        with monkeypatch.context() as patch:
+            killed_after(left, rng, patch)
+            try:
+                scene.move()
+                break
+            except KilledError:
+                count += 1
+        upto = scene.lake(1).applied(scene.copy_id)
+        assert upto != NOWHERE
+        assert scene.lake(0).applied(scene.copy_id) in (NOWHERE, upto)
+        assert scene.move()
+        assert not scene.folders[0].below_names()
+        shutil.rmtree(lake)
+        shutil.copytree(kept, lake)
+    assert count > 20
+    scene.check()
+
+
+def killed_after(left: int, rng: random.Random, patch: pytest.MonkeyPatch) -> None:
+    """Have folders delete one file after another, until so many are deleted."""
+    lives = iter(range(left))
+
+    def unlink(path: Path) -> None:
+        if next(lives, None) is None:
+            raise KilledError
+        path.unlink(missing_ok=True)
+
+    def delete(folder: Folder, name: str) -> None:
+        unlink(Path(f"{folder}/{name}"))
+
+    def remove(folder: Folder) -> None:
+        root = Path(str(folder))
+        paths = [each for each in root.rglob("*") if each.is_file()]
+        rng.shuffle(paths)  # as Arrow deletes them in any order
+        for each in paths:
+            unlink(each)
+        shutil.rmtree(root, ignore_errors=True)
+
+    patch.setattr(Folder, "delete", delete)
+    patch.setattr(Folder, "remove", remove)
 
 
 def test_what_stays_where_it_is(

@@ -90,6 +90,10 @@ def _made(
     table: Table, target: Versions, copy_id: str, folders: tuple[Folder, Folder]
 ) -> bool:
     """Make the table with the new name; False, with nothing left, if it cannot be."""
+    if isinstance(table.catalog, FolderCatalog) != isinstance(
+        target.catalog, FolderCatalog
+    ):
+        return False  # one of them is the mirror's own, which no catalog has
     moving = _Moving(table, target, folders)
     try:
         if not moving.is_possible():

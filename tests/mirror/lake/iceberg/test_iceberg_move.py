@@ -274,6 +274,15 @@ def test_what_stays_where_it_is(
     assert lake.applied("taken") == 5
 
 
+def test_a_table_that_no_catalog_has(tmp_path: Path, rng: random.Random) -> None:
+    """A catalog's table is not moved to the mirror's own folder, as for shadows."""
+    scene = Scene(tmp_path, rng, in_catalog=True, parted=False)
+    own = IcebergLakeTable(str(tmp_path / "shop" / "new"), scene.tables[1])
+    assert not scene.lake(0).move(own, COPY, scene.folders)
+    assert scene.versions_of(scene.readers(0)) == scene.history
+    assert not (tmp_path / "shop" / "new").exists()
+
+
 def test_a_catalog_that_refuses(
     tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:

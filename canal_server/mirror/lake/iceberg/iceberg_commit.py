@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+import zlib
+from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -66,6 +68,16 @@ MANIFESTS_MAX: Final = 16  # of a snapshot; beyond that, the small ones are merg
 ENTRIES_MAX: Final = 2_000  # of a merged manifest
 AVRO: Final = "deflate"
 
+# What pyiceberg's decoder raises for damaged files.
+_DAMAGED: Final = (
+    ArithmeticError,
+    EOFError,
+    LookupError,
+    SystemError,
+    TypeError,
+    ValueError,
+    zlib.error,
+)
 _COPY: Final = "canal.copy"
 _UPTO: Final = "canal.upto"
 _NOTE: Final = "canal.note"
@@ -152,12 +164,36 @@ def entries_of(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
         return manifest.fetch_manifest_entry(io)
 
 
+def all_entries_of(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
+    """Return the same, with the entries of deleted files.
+
+    UnusableTableError also if some are missing: a file that ends after a block of
+    entries can be read.
+    """
+    path = manifest.manifest_path
+    with _readable(path):
+        found = manifest.fetch_manifest_entry(io, discard_deleted=False)
+    counts = Counter(each.status for each in found)
+    for status, count in (
+        (ManifestEntryStatus.ADDED, manifest.added_files_count),
+        (ManifestEntryStatus.EXISTING, manifest.existing_files_count),
+        (ManifestEntryStatus.DELETED, manifest.deleted_files_count),
+    ):
+        if count is not None and count != counts[status]:
+            raise UnusableTableError(
+                f"{path} is damaged: it has {counts[status]} {status.name.lower()} "
+                f"files instead of {count}"
+            )
+    return found
+
+
 @contextmanager
 def _readable(path: str) -> Iterator[None]:
     try:
         yield
-    except (EOFError, ValueError) as error:
-        raise UnusableTableError(f"{path} is damaged: {error}") from error
+    except _DAMAGED as error:
+        kind = type(error).__name__
+        raise UnusableTableError(f"{path} is damaged: {kind}: {error}") from error
 
 
 class Manifests:

@@ -38,7 +38,11 @@ from canal_server.mirror.lake.iceberg.iceberg_catalog import (
     register,
     removal_order,
 )
-from canal_server.mirror.lake.iceberg.iceberg_commit import AVRO, manifests_of
+from canal_server.mirror.lake.iceberg.iceberg_commit import (
+    AVRO,
+    all_entries_of,
+    manifests_of,
+)
 from canal_server.mirror.lake.iceberg.iceberg_files import sync
 from canal_server.mirror.lake.lake_table import NOWHERE, UnusableTableError
 
@@ -233,7 +237,8 @@ class _Moving:
     def _snapshot(self, snapshot: Snapshot) -> Snapshot:
         schema_id = snapshot.schema_id
         found = [
-            self._manifest(each, schema_id) for each in manifests_of(snapshot, self._io)
+            self._manifest(each, schema_id)
+            for each in _all_manifests_of(snapshot, self._io)
         ]
         output = self._output(f"snap-{snapshot.snapshot_id}-{self._unique}.avro")
         with write_manifest_list(
@@ -253,6 +258,7 @@ class _Moving:
         known = self._manifests.get(manifest.manifest_path)
         if known is not None:
             return known
+        entries = all_entries_of(manifest, self._io)
         schema = self._metadata.schema()
         if schema_id is not None:
             schema = self._metadata.schema_by_id(schema_id) or schema
@@ -260,7 +266,7 @@ class _Moving:
         output = self._output(f"{self._unique}-m{len(self._manifests)}.avro")
         snapshot_id = manifest.added_snapshot_id or 0
         with write_manifest(_FORMAT, spec, schema, output, snapshot_id, AVRO) as writer:
-            for each in manifest.fetch_manifest_entry(self._io, discard_deleted=False):
+            for each in entries:
                 writer.add_entry(self._entry(each))
         sync(output.location)
         # Not the one that was read: pyiceberg keeps that for others.
@@ -300,3 +306,20 @@ class _Moving:
             if name in there:
                 target.delete(name)
             target.take(source, name, name)
+
+
+def _all_manifests_of(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
+    """Return what a snapshot names, if these are as many files as it says."""
+    found = manifests_of(snapshot, io)
+    files = sum(
+        (each.added_files_count or 0) + (each.existing_files_count or 0)
+        for each in found
+    )
+    summary = snapshot.summary
+    total = summary and summary.additional_properties.get("total-data-files")
+    if total and total != str(files):
+        raise UnusableTableError(
+            f"{snapshot.manifest_list} is damaged: it has {files} files instead of "
+            f"{total}"
+        )
+    return found

@@ -32,6 +32,8 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     UnauthorizedError,
 )
+from pyiceberg.io import load_file_io
+from pyiceberg.manifest import clear_manifest_cache
 from pyiceberg.table import StaticTable
 from requests import HTTPError, Response
 from small_disk import read_only
@@ -281,6 +283,31 @@ def test_a_table_that_no_catalog_has(tmp_path: Path, rng: random.Random) -> None
     assert not scene.lake(0).move(own, COPY, scene.folders)
     assert scene.versions_of(scene.readers(0)) == scene.history
     assert not (tmp_path / "shop" / "new").exists()
+
+
+def test_damaged_manifests(tmp_path: Path, rng: random.Random) -> None:
+    """A table is not moved without files that its damaged metadata no longer shows."""
+    scene = Scene(tmp_path, rng, in_catalog=False, parted=False)
+    snapshot = scene.readers(0).snapshots()[0]
+    manifest = snapshot.manifests(load_file_io())[0]
+    for path in map(Path, (snapshot.manifest_list, manifest.manifest_path)):
+        whole = path.read_bytes()
+        header = whole.index(whole[-16:]) + 16  # the marker after it, and each block
+        for damaged in (
+            whole[:header],
+            whole[:-1],
+            whole[:header] + bytes(len(whole) - header),
+            whole[: header // 2],
+        ):
+            path.write_bytes(damaged)
+            clear_manifest_cache()
+            assert not scene.move(), (path, len(damaged))
+            assert not (tmp_path / "shop" / "new").exists()
+        path.write_bytes(whole)
+    clear_manifest_cache()
+    assert scene.versions_of(scene.readers(0)) == scene.history
+    assert scene.move()
+    scene.check()
 
 
 def test_a_catalog_that_refuses(

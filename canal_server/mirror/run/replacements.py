@@ -23,7 +23,12 @@ from canal_server.mirror.lake.lake_table import RowTable
 from canal_server.mirror.lake.partition_values import folder_of
 from canal_server.mirror.settings.selected_tables import mirror_table, signature
 from canal_server.mirror.settings.table_values import LOGS
-from canal_server.mirror.state.lake_tables import NOWHERE, move_table, open_table
+from canal_server.mirror.state.lake_tables import (
+    NOWHERE,
+    UnusableTableError,
+    move_table,
+    open_table,
+)
 from canal_server.mirror.state.state import Phase
 from canal_server.spark.options.offsets import version_of
 
@@ -136,7 +141,10 @@ def taken_rows(
     order = open_table(settings, table).file_schema(schema).names
     if table.is_keyless and order != schema.names:
         return None  # its rows have hashes in another order of the columns
-    found = lake.files()
+    try:
+        found = lake.files()
+    except UnusableTableError:
+        return None  # another writer's files, or damaged ones
     # Afterwards: nobody has replaced the table since.
     if lake.applied(other.copy_id) == NOWHERE:
         return None

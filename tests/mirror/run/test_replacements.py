@@ -311,6 +311,33 @@ def test_a_name_that_is_used_again(scene: Scene) -> None:
     assert scene.id_of(U) == before != scene.id_of(T)
 
 
+@pytest.mark.parametrize("drift", ["copy", "stop"])
+def test_files_of_another_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drift: str
+) -> None:
+    """Rows in a folder of its own are not taken: the rule decides what happens."""
+    pytest.importorskip("pyiceberg", reason="the extra `iceberg` is not installed")
+    pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
+    scene = Scene(tmp_path, monkeypatch, drift, kind="catalog")
+    other = scene.table(U, Phase.DROPPED, _7=7)
+    scene.store.write(replace(other, ended=SEQ))
+    catalogs = importlib.import_module("pyiceberg.catalog")
+    table = catalogs.load_catalog("default", **scene.catalog).load_table(U)
+    with table.transaction() as transaction:
+        transaction.set_properties({"write.data.path": str(tmp_path / "elsewhere")})
+    table.append(table.scan().to_arrow())
+    origin = Origin(U, SEQ, AFTER)
+    state = TableState(T, "shop/t", Phase.WAITING, origin=origin)
+    if drift == "copy":
+        with pytest.raises(SourceError, match="the source is not read"):
+            scene.sync.sync(state)
+        assert scene.stored(T).origin is None
+    else:
+        scene.sync.sync(state)
+        assert scene.stored(T).phase is Phase.STOPPED
+    assert "the lake does not have the rows of that table" in scene.stored(T).message
+
+
 class Named(dict[TableName, TableState]):
     """States by name; `with_phase` gives one to each."""
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.settings.mirror_settings import MirrorSettings, TableRule
     from canal_server.mirror.settings.table_values import MirrorTable, TableName
     from canal_server.mirror.state.state import Origin, States, TableState
+    from canal_server.runtime.lifecycle import Stop
 
 RENAME_S: Final = 5.0  # after which a renamed table is expected not to return
 
@@ -161,13 +162,17 @@ def taken_rows(
 
 
 def renamed_table(
-    settings: MirrorSettings, store: States, state: TableState, table: MirrorTable
+    settings: MirrorSettings,
+    store: States,
+    state: TableState,
+    table: MirrorTable,
+    stop: Stop,
 ) -> TableState | None:
     """Make the other table's contents this table's; returns the other's state.
 
     The table keeps its identity under the new name. Returns None, and moves nothing,
     if that is not possible, or if this table exists in the lake. A repetition finds
-    that it is done. Raises LakeError.
+    that it is done. Raises LakeError, and ConnectionLost when a stop is requested.
     """
     origin = state.origin
     assert origin is not None  # the caller has checked it
@@ -175,7 +180,7 @@ def renamed_table(
     if other is None or settings.is_shadow(origin.source):
         return None
     source = mirror_table(origin.source, other.columns, settings, other.target)
-    is_moved = move_table(settings, source, table, other.copy_id)
+    is_moved = move_table(settings, source, table, other.copy_id, stop)
     return other if is_moved else None
 
 

@@ -164,7 +164,12 @@ class TableSync:
     def _sync_steps(self, state: TableState) -> None:
         continues = state.phase not in (Phase.WAITING, Phase.COPYING)
         if not continues:
-            state = self._copied(state)
+            try:
+                state = self._copied(state)
+            except ConnectionLost:
+                # A stop interrupts what takes long: a move, or a comparison.
+                if not self._stop.requested():
+                    raise
             if self._stop.requested():
                 return
         follower = self.follower_of(state)
@@ -201,19 +206,9 @@ class TableSync:
                 self._check_columns_at(state, copied.position)
             note = note_of(copied.position, destination)
             at = version_of(copied.position)
-            try:
-                done = lake.publish(
-                    state.copy_id,
-                    copied.schema,
-                    copied.files,
-                    at,
-                    note,
-                    stop=self._stop,
-                )
-            except ConnectionLost:
-                if self._stop.requested():
-                    return state
-                raise
+            done = lake.publish(
+                state.copy_id, copied.schema, copied.files, at, note, stop=self._stop
+            )
             log_copied(state, copied, done)
             state = replace(state, position=copied.position, rows=copied.rows)
             if state.origin is not None:
@@ -253,7 +248,9 @@ class TableSync:
         if not columns or columns_at(channel, origin.source, None):
             return None  # there is another one with the old name
         table = self._plan(state, columns)
-        other = replacements.renamed_table(self._settings, self._store, state, table)
+        other = replacements.renamed_table(
+            self._settings, self._store, state, table, self._stop
+        )
         if other is None:
             return None
         schema = open_table(self._settings, table).arrow_schema()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         MirrorSettings,
     )
     from canal_server.mirror.settings.table_values import MirrorTable
+    from canal_server.runtime.lifecycle import Stop
 
 __all__ = [
     "NOWHERE",
@@ -66,20 +67,25 @@ def open_table(settings: MirrorSettings, table: MirrorTable) -> LakeTable:
 
 
 def move_table(
-    settings: MirrorSettings, source: MirrorTable, table: MirrorTable, copy_id: str
+    settings: MirrorSettings,
+    source: MirrorTable,
+    table: MirrorTable,
+    copy_id: str,
+    stop: Stop | None = None,
 ) -> bool:
     """Make a table of the lake another one, with its identity and its history.
 
     `copy_id` is what was published to the first one. Returns False if it is another
     copy by now, if the second one exists, or if its store or catalog cannot do it. A
-    repetition finds that it is done. Raises LakeError.
+    repetition finds that it is done. Raises LakeError, and ConnectionLost when a stop
+    is requested while files are copied.
     """
     lake, target = open_table(settings, source), open_table(settings, table)
     if table.form == "iceberg":
         store = open_folder(settings.lake)
         folders = store.below(source.target), store.below(table.target)
         iceberg: Any = lake  # as both have the format
-        return bool(iceberg.move(target, copy_id, folders))
+        return bool(iceberg.move(target, copy_id, folders, stop))
     if not target.exists():
         if not settings.lake.is_local or lake.applied(copy_id) == NOWHERE:
             return False

@@ -167,14 +167,19 @@ class IcebergLakeTable:
             return found
 
     def move(
-        self, to: IcebergLakeTable, copy_id: str, folders: tuple[Folder, Folder]
+        self,
+        to: IcebergLakeTable,
+        copy_id: str,
+        folders: tuple[Folder, Folder],
+        stop: Stop | None = None,
     ) -> bool:
         """Make this the other table, which has the second folder. False if impossible.
 
-        A repetition finds that it is done.
+        A repetition finds that it is done. Raises ConnectionLost when a stop is
+        requested.
         """
         with self.versions.as_lake_error("move"):
-            return iceberg_move.move(self.versions, to.versions, copy_id, folders)
+            return iceberg_move.move(self.versions, to.versions, copy_id, folders, stop)
 
     def apply(
         self,

@@ -30,7 +30,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from canal_server.errors import LakeError
+from canal_server.errors import ConnectionLost, LakeError
 from canal_server.mirror.lake.iceberg import iceberg_commit
 from canal_server.mirror.lake.iceberg.iceberg_catalog import (
     FolderCatalog,
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from canal_server.mirror.lake.iceberg.iceberg_versions import Versions
     from canal_server.mirror.lake.lake_storage import Folder
+    from canal_server.runtime.lifecycle import Stop
 
 log = logging.getLogger(__name__)
 
@@ -68,21 +69,26 @@ _LENGTH_OF_MANIFEST: Final = 1
 
 
 def move(
-    source: Versions, target: Versions, copy_id: str, folders: tuple[Folder, Folder]
+    source: Versions,
+    target: Versions,
+    copy_id: str,
+    folders: tuple[Folder, Folder],
+    stop: Stop | None = None,
 ) -> bool:
     """Move a table; `folders` are those of both names.
 
     Returns False, with nothing done, if `source` is not this copy, if there is another
     table with the new name, if files are missing or damaged, or if the catalog or the
     store refuses it. A repetition after another error finds what is done, and removes
-    what is left of the old table.
+    what is left of the old table. Raises ConnectionLost when a stop is requested before
+    the new table is complete.
     """
     now = target.newest()
     if now is None:
         table = source.newest()
         if table is None or _applied(table, copy_id) == NOWHERE:
             return False
-        if not _made(table, target, copy_id, folders):
+        if not _made(table, target, copy_id, folders, stop):
             return False
     elif _applied(now, copy_id) == NOWHERE:
         return False
@@ -91,14 +97,18 @@ def move(
 
 
 def _made(
-    table: Table, target: Versions, copy_id: str, folders: tuple[Folder, Folder]
+    table: Table,
+    target: Versions,
+    copy_id: str,
+    folders: tuple[Folder, Folder],
+    stop: Stop | None,
 ) -> bool:
     """Make the table with the new name; False, with nothing left, if it cannot be."""
     if isinstance(table.catalog, FolderCatalog) != isinstance(
         target.catalog, FolderCatalog
     ):
         return False  # one of them is the mirror's own, which no catalog has
-    moving = _Moving(table, target, folders)
+    moving = _Moving(table, target, folders, stop)
     try:
         if not moving.is_possible():
             return False
@@ -150,8 +160,13 @@ class _Moving:
     """One table on its way to another folder."""
 
     def __init__(
-        self, table: Table, target: Versions, folders: tuple[Folder, Folder]
+        self,
+        table: Table,
+        target: Versions,
+        folders: tuple[Folder, Folder],
+        stop: Stop | None,
     ) -> None:
+        self._stop = stop
         self._metadata: TableMetadata = table.metadata
         self._io: FileIO = table.io
         # A catalog may give rights for the table's own folder only.
@@ -258,6 +273,7 @@ class _Moving:
         known = self._manifests.get(manifest.manifest_path)
         if known is not None:
             return known
+        self._check_stop()
         entries = all_entries_of(manifest, self._io)
         schema = self._metadata.schema()
         if schema_id is not None:
@@ -286,6 +302,10 @@ class _Moving:
             entry.data_file[_PATH_OF_FILE] = new
         return entry
 
+    def _check_stop(self) -> None:
+        if self._stop is not None and self._stop.requested():
+            raise ConnectionLost("the move was interrupted by a stop")
+
     def _take_data(self) -> None:
         """Have the data files in the new folder, too."""
         source, target = self._folders
@@ -299,6 +319,7 @@ class _Moving:
             raise UnusableTableError(f"it lacks file {self._before}{missing[0]}")
         there = target.sizes_below()  # of an earlier attempt
         for name in names:
+            self._check_stop()
             self._taken.append(name)
             if there.get(name) == sizes[name]:
                 target.keep(name)

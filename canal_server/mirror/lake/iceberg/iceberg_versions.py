@@ -17,7 +17,7 @@ from pyiceberg.exceptions import (
     ValidationError,
 )
 
-from canal_server.errors import LakeError
+from canal_server.errors import CanalError, LakeError
 from canal_server.mirror.lake.iceberg import iceberg_commit, iceberg_upkeep
 from canal_server.mirror.lake.iceberg.iceberg_catalog import identifier_of, open_catalog
 from canal_server.mirror.lake.iceberg.iceberg_columns import columns_of, planned
@@ -146,7 +146,8 @@ class Versions:
         ) as error:
             raise lake_error(f"cannot {what} {self}", error) from error
         except Exception as error:
-            if not self.options:
+            # An error of ours is that of a stop, and no failure.
+            if not self.options or isinstance(error, CanalError):
                 raise
             # A catalog's own library raises what it likes. Errors of thrift cannot be
             # raised through a context manager, and are the context of a TypeError.

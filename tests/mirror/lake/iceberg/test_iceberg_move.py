@@ -38,7 +38,7 @@ from pyiceberg.table import StaticTable
 from requests import HTTPError, Response
 from small_disk import read_only
 
-from canal_server.errors import LakeError
+from canal_server.errors import ConnectionLost, LakeError
 from canal_server.mirror.lake.iceberg import iceberg_move
 from canal_server.mirror.lake.iceberg.iceberg import IcebergLakeTable
 from canal_server.mirror.lake.lake_storage import Folder, open_folder
@@ -46,6 +46,7 @@ from canal_server.mirror.lake.lake_table import NOWHERE, lake_schema
 from canal_server.mirror.lake.steps import AddColumn, DropColumn, RenameColumn
 from canal_server.mirror.settings.mirror_settings import LakeSettings
 from canal_server.mirror.settings.table_values import LakePartition
+from canal_server.runtime.lifecycle import Stop
 
 if TYPE_CHECKING:
     import random
@@ -307,6 +308,29 @@ def test_damaged_manifests(tmp_path: Path, rng: random.Random) -> None:
     clear_manifest_cache()
     assert scene.versions_of(scene.readers(0)) == scene.history
     assert scene.move()
+    scene.check()
+
+
+def test_a_stop(
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A move ends between two files, and goes on with the others later."""
+    scene = Scene(tmp_path, rng, in_catalog=True, parted=False)
+    stop, take, taken = Stop(), Folder.take, list[str]()
+
+    def taking(folder: Folder, source: Folder, name: str, to: str) -> None:
+        take(folder, source, name, to)
+        taken.append(name)
+        if len(taken) == 2:
+            stop.request()
+
+    monkeypatch.setattr(Folder, "take", taking)
+    with pytest.raises(ConnectionLost, match="interrupted by a stop"):
+        scene.lake(0).move(scene.lake(1), COPY, scene.folders, stop)
+    assert len(taken) == 2
+    assert scene.versions_of(scene.readers(0)) == scene.history
+    assert scene.move()
+    assert len(taken) == len(set(taken)) > 2
     scene.check()
 
 

@@ -141,9 +141,10 @@ class Scene:
         assert not self.lake(0).exists()
         lake = self.lake(1)
         upto = lake.applied(self.copy_id)
+        further = 1 if lake_rows(lake) else 0  # the history may end with no rows
         lake.empty(self.copy_id, upto + 1, 0, {})
         assert lake_rows(lake) == []
-        assert len(self.readers(1).snapshots()) == len(self.history[1]) + 1
+        assert len(self.readers(1).snapshots()) == len(self.history[1]) + further
 
 
 @pytest.fixture(params=[False, True], ids=["folder", "catalog"])
@@ -321,16 +322,16 @@ def test_a_stop(
     def taking(folder: Folder, source: Folder, name: str, to: str) -> None:
         take(folder, source, name, to)
         taken.append(name)
-        if len(taken) == 2:
+        if len(taken) == 1:
             stop.request()
 
     monkeypatch.setattr(Folder, "take", taking)
     with pytest.raises(ConnectionLost, match="interrupted by a stop"):
         scene.lake(0).move(scene.lake(1), COPY, scene.folders, stop)
-    assert len(taken) == 2
+    assert len(taken) == 1
     assert scene.versions_of(scene.readers(0)) == scene.history
     assert scene.move()
-    assert len(taken) == len(set(taken)) > 2
+    assert len(taken) == len(set(taken)) > 1
     scene.check()
 
 
@@ -439,7 +440,7 @@ def unprocessable() -> RESTError:
     return error
 
 
-def raising(error: Exception) -> Callable[..., None]:
+def raising(error: BaseException) -> Callable[..., None]:
     """Return a function that fails."""
 
     def fails(*_: object) -> None:

@@ -275,7 +275,7 @@ ROUTING_KEYS = (
         "canal.mq.dynamicTopicPartitionNum",
         "routing.dynamic_topic_partitions",
         values.text,
-        "How many partitions topics have that do not have `canal.mq.partitionsNum`:"
+        "How many partitions single topics have, instead of `canal.mq.partitionsNum`:"
         " `topic:number`, separated by commas; the topic may be a regular expression.",
     ),
 )

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BATCH_BYTES: Final = 512 * 1024  # at least, where nobody can tell
+BATCH_BYTES: Final = 512 * 1024  # at least, if messages do not depend on it
 FEW_BYTES: Final = 64 * 1024  # a batch of more was not all that there is
 ENTRY_BYTES: Final = 128  # and more
 EXACTLY_ONCE: Final = "canal.mq.exactlyOnce = true"

@@ -189,7 +189,7 @@ class _Side:
         names = [*self._own.names]
         if DELETED.name in self._schema.names:
             names.append(DELETED.name)
-        numbers = pa.array([], pa.int64())  # from 0 on; making them anew takes longer
+        numbers = pa.array([], pa.int64())  # from 0 on; making them again takes longer
         for number in range(len(self._files)):
             at = number << _AT_BITS
             for batch in self._files.batches(number, names):

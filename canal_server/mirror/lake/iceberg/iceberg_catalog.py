@@ -273,7 +273,7 @@ def register(
     """Record a table whose files are complete, which was `before` in another folder.
 
     `output` is the metadata file of a catalog that is not the folder itself. Raises
-    what the catalog raises; `is_refusal` tells which of that is for ever.
+    what the catalog raises; `is_refusal` says which of that is permanent.
     """
     if isinstance(catalog, FolderCatalog):
         catalog.adopt(metadata, _number(before.metadata_location) + 1)

@@ -236,7 +236,7 @@ class _Moving:
         log: list[SnapshotLogEntry] = [
             each for each in self._metadata.snapshot_log if each.snapshot_id in ids
         ]
-        # Earlier metadata files, and statistics by other writers, stay behind.
+        # Earlier metadata files, and statistics by other writers, remain.
         return self._metadata.model_copy(
             update={
                 "location": self._after.rstrip("/"),

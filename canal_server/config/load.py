@@ -129,6 +129,7 @@ class InstanceLoader:
         loading = _Loading(conf_dir, environ)
         self._main = loading.main_files()
         self._instances_dir = loading.instances_dir()
+        self._paths: dict[str, Path] = {}  # of files, asked for every few seconds
 
     def scanned(self) -> list[str]:
         """Return the folders that contain an instance file. Raises OSError.
@@ -140,7 +141,11 @@ class InstanceLoader:
 
     def path_of(self, destination: str) -> Path:
         """Return the file with the settings of a destination."""
-        return self._instances_dir / destination / modes.INSTANCE_FILE
+        path = self._paths.get(destination)
+        if path is None:
+            path = self._instances_dir / destination / modes.INSTANCE_FILE
+            self._paths[destination] = path
+        return path
 
     def load(
         self, destination: str, others: Sequence[InstanceConfig]

@@ -5,7 +5,9 @@ Plain values are in `canal_server.config.key_tables`.
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from typing import TYPE_CHECKING
 
 from canal_server.config import values
@@ -221,14 +223,24 @@ def _expanded(found: Found, problems: Problems) -> list[str]:
 
 def folders_with_instances(conf_dir: Path) -> list[str]:
     """Return the folders that contain an instance file, sorted by name."""
-    return sorted(
-        folder.name
-        for folder in conf_dir.iterdir()
-        if folder.is_dir()
-        and folder.name.lower() != "spring"
-        and is_destination_name(folder.name)
-        and (folder / INSTANCE_FILE).is_file()
-    )
+    # Not by pathlib: a thousand folders are looked at every few seconds.
+    with os.scandir(conf_dir) as folders:
+        return sorted(
+            folder.name
+            for folder in folders
+            if folder.name.lower() != "spring"
+            and is_destination_name(folder.name)
+            and folder.is_dir()
+            and _is_file(f"{folder.path}/{INSTANCE_FILE}")
+        )
+
+
+def _is_file(path: str) -> bool:
+    """Return whether there is a file. Raises OSError if that cannot be seen."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)  # noqa: PTH116  # see above
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def is_destination_name(name: str) -> bool:

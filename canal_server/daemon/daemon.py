@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from canal_server.daemon.destination_life import MakeInstance
     from canal_server.doors.prometheus.metrics_server import MetricsServer
     from canal_server.instance.change_tap import ChangeTap
+    from canal_server.instance.instance_metrics import Received
     from canal_server.runtime.log_levels import LogLevels
     from canal_server.source.begin.seek_target import TargetText
 
@@ -392,6 +393,10 @@ class Daemon:
     def readings(self) -> list[Reading]:
         """Return what each destination shows now: for metrics, page and alarms."""
         return [self._reading_of(each) for each in self._instances()]
+
+    def received(self) -> dict[str, Received]:
+        """Return how much each destination that runs here has received."""
+        return self._destinations.received()
 
     def reading(self, destination: str) -> Reading:
         """Return what one destination shows now. Raises ClientError."""

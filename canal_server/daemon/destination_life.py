@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import InstanceConfig
     from canal_server.instance.change_tap import ChangeTap
-    from canal_server.instance.instance_metrics import InstanceMetrics
+    from canal_server.instance.instance_metrics import InstanceMetrics, Received
     from canal_server.model.cursors import DestinationCursors
     from canal_server.model.positions import LogPosition
     from canal_server.ports import Lease, MetaManager, TablePredicate
@@ -50,6 +50,9 @@ class Instance(RunningInstance, Stage, Protocol):
 
     def metrics(self) -> InstanceMetrics:
         """Return the numbers that its stages keep; never blocks for long."""
+
+    def received(self) -> Received:
+        """Return how much came from its sources; never blocks."""
 
     def cursors(self) -> DestinationCursors:
         """Return the position of each client, and how far the source was read."""

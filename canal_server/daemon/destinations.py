@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.daemon.destination_life import MakeInstance
     from canal_server.instance.change_tap import ChangeTap
-    from canal_server.instance.instance_metrics import InstanceMetrics
+    from canal_server.instance.instance_metrics import InstanceMetrics, Received
     from canal_server.model.cursors import DestinationCursors
     from canal_server.model.positions import LogPosition
     from canal_server.ports import Lease, RunningInstance
@@ -251,6 +251,11 @@ class Destinations:
         life = self._lives.get(destination)
         instance = None if life is None else life.running()
         return None if instance is None else instance.metrics()
+
+    def received(self) -> dict[str, Received]:
+        """Return how much came from the sources of each destination that runs here."""
+        running = [(life.destination, life.running()) for life in self._lives.values()]
+        return {name: each.received() for name, each in running if each is not None}
 
     def cursors(self, destination: str) -> DestinationCursors | None:
         """Return the cursors of a destination's clients, None: it does not run here.

@@ -25,7 +25,7 @@ from canal_server.errors import CanalError, StoreError
 from canal_server.filters.client_filters import ClientFilters
 from canal_server.instance.change_tap import ChangeTap
 from canal_server.instance.client_positions import ClientPositions, GroupPositions
-from canal_server.instance.instance_metrics import metrics_of
+from canal_server.instance.instance_metrics import metrics_of, received_by
 from canal_server.instance.instance_status import status_of
 from canal_server.instance.source_events import ServedClients
 from canal_server.instance.stages import StageMaker, without_eviction
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from canal_server.capture.source_pipeline import SourcePipeline
     from canal_server.config.schema import InstanceConfig
     from canal_server.core.table_ids import Names
-    from canal_server.instance.instance_metrics import InstanceMetrics
+    from canal_server.instance.instance_metrics import InstanceMetrics, Received
     from canal_server.instance.stages import Stages
     from canal_server.model.positions import EntryPosition, LogPosition
     from canal_server.ports import EventStore, MetaManager, TablePredicate
@@ -231,6 +231,10 @@ class Instance:
     def metrics(self) -> InstanceMetrics:
         """Return the numbers that its stages keep."""
         return metrics_of(self._stages, self._clients)
+
+    def received(self) -> Received:
+        """Return how much came from its sources."""
+        return received_by(self._stages)
 
     def cursors(self) -> DestinationCursors:
         """Return where each client stands, and how far each source was read."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from canal_server.instance.client_lags import lags_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from canal_server.capture.source_pipeline import SourcePipeline
     from canal_server.instance.client_lags import ClientLag
@@ -46,6 +46,17 @@ class SourceMetrics:
     uncertain_tables: int = 0
 
 
+class Received(NamedTuple):
+    """What came from all sources of a destination since its start.
+
+    `lag_s` is of the source that lags most, None if it is not known of one of them.
+    """
+
+    rows: int
+    size: int  # bytes
+    lag_s: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class InstanceMetrics:
     """A running destination; `sources` by the number of each, clients by their ids."""
@@ -58,6 +69,27 @@ class InstanceMetrics:
     store: StoreCounts
     sources: Mapping[int, SourceMetrics]
     clients: tuple[ClientLag, ...] = ()
+
+
+def received_by(stages: Stages) -> Received:
+    """Return how much came; takes a fraction of the time of `metrics_of`."""
+    pipelines = stages.pipelines.values()
+    pumps = [each.pump.status for each in pipelines]
+    return Received(
+        sum(each.sink.counters.rows for each in pipelines),
+        sum(each.received_bytes for each in pumps),
+        greatest_lag(each.lag_s() for each in pumps),
+    )
+
+
+def greatest_lag(lags_s: Iterable[float | None]) -> float | None:
+    """Return the greatest of the lags of sources, None if one is not known."""
+    greatest_s: float | None = None
+    for lag_s in lags_s:
+        if lag_s is None:
+            return None
+        greatest_s = lag_s if greatest_s is None else max(greatest_s, lag_s)
+    return greatest_s
 
 
 def metrics_of(stages: Stages, clients: ServedClients) -> InstanceMetrics:

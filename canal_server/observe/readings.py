@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.instance.instance_metrics import greatest_lag
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -107,7 +109,4 @@ class Reading:
         """How far reading lags, in seconds; of the source that lags most."""
         if self.metrics is None:
             return None
-        found = [each.lag_s for each in self.metrics.sources.values()]
-        if None in found:
-            return None
-        return max((each for each in found if each is not None), default=None)
+        return greatest_lag(each.lag_s for each in self.metrics.sources.values())

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from canal_server.cursor_moves.move_plan import MovePlan
     from canal_server.instance.change_tap import ChangeTap
+    from canal_server.instance.instance_metrics import Received
     from canal_server.model.positions import EntryPosition
     from canal_server.observe.readings import Reading
     from canal_server.runtime.lifecycle import Stop
@@ -101,6 +102,9 @@ class Operations(Protocol):
 
     def readings(self) -> Sequence[Reading]:
         """Return what each destination shows now."""
+
+    def received(self) -> Mapping[str, Received]:
+        """Return how much each destination that runs here has received."""
 
     def reading(self, destination: str) -> Reading:
         """Return what one destination shows now."""

@@ -9,9 +9,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping
 
-    from canal_server.observe.readings import Reading
+    from canal_server.instance.instance_metrics import Received
 
 SAMPLE_S: Final = 10.0
 SAMPLES: Final = 360  # an hour
@@ -40,7 +40,7 @@ class Throughput:
 
     def __init__(
         self,
-        read: Callable[[], Sequence[Reading]],
+        read: Callable[[], Mapping[str, Received]],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._read = read
@@ -50,17 +50,8 @@ class Throughput:
 
     def sample(self) -> None:
         """Take a sample of each destination, and forget those that are not there."""
-        now, found = self._clock(), {}
-        for reading in self._read():
-            if reading.metrics is None:
-                continue
-            sources = reading.metrics.sources.values()
-            found[reading.destination] = Sample(
-                now,
-                sum(each.rows for each in sources),
-                sum(each.received_bytes for each in sources),
-                reading.lag_s,
-            )
+        now = self._clock()
+        found = {name: Sample(now, *each) for name, each in self._read().items()}
         with self._lock:
             for name in self._samples.keys() - found.keys():
                 del self._samples[name]

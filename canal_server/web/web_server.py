@@ -175,7 +175,7 @@ class WebServer:
         )
         self._address = ip, port
         self._scheme = "http" if tls is None else "https"
-        self._throughput = Throughput(operations.readings)
+        self._throughput = Throughput(operations.received)
         self._tails = Tails(operations)
         rules = AccessRules(ip, login, clients_log_in=clients_log_in, users=users)
         rules.users.on_change(self._tails.look_again)

@@ -31,7 +31,7 @@ def server():
 def http(server):
     """Give a client of its HTTP port."""
     rules = AccessRules("127.0.0.1", None)
-    app = application(server, Throughput(server.readings), rules, "1.2.3")
+    app = application(server, Throughput(server.received), rules, "1.2.3")
     return TestClient(app, "http://127.0.0.1:11113", raise_server_exceptions=False)
 
 
@@ -126,7 +126,7 @@ def test_a_seek_that_takes_long(http, server, monkeypatch):
     server.before_plan = goes_on.wait
     monkeypatch.setattr(api, "SEEK_S", 0.2)
     rules = AccessRules("127.0.0.1", None)
-    app = application(server, Throughput(server.readings), rules, "1.2.3")
+    app = application(server, Throughput(server.received), rules, "1.2.3")
     with TestClient(app, "http://127.0.0.1:11113") as slow:
         answer = seek(slow)
         assert answer.status_code == 504

@@ -42,6 +42,10 @@ class Nothing:
         """Return none."""
         return []
 
+    def received(self):
+        """Return nothing."""
+        return {}
+
     def status(self):
         """Return one."""
         return {"much": "x" * MUCH}

@@ -33,6 +33,10 @@ class Nothing:
         """Return none."""
         return []
 
+    def received(self):
+        """Return nothing."""
+        return {}
+
 
 def page(tls, users=None):
     """Return the port of the page."""

@@ -35,7 +35,7 @@ def http(server, tmp_path):
     """Give a client of its HTTP port, which writes an audit."""
     rules = AccessRules("127.0.0.1", None)
     audit = AuditLog(tmp_path / "audit.jsonl")
-    throughput = Throughput(server.readings)
+    throughput = Throughput(server.received)
     app = application(server, throughput, rules, "1", audit=audit)
     return TestClient(app, "http://127.0.0.1:11113", raise_server_exceptions=False)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
+from canal_server.instance.instance_metrics import Received
 from canal_server.web.throughput import SAMPLE_S, SAMPLES, Throughput
 
 
@@ -14,20 +13,13 @@ class Server:
         self.rows: dict[str, int | None] = {}
         self.now = 1000.0
 
-    def readings(self):
-        """Return what a server would; None: it does not run."""
-        return [
-            SimpleNamespace(
-                destination=name,
-                lag_s=0.5,
-                metrics=None
-                if rows is None
-                else SimpleNamespace(
-                    sources={0: SimpleNamespace(rows=rows, received_bytes=rows * 100)}
-                ),
-            )
+    def received(self):
+        """Return what a server would: of what runs."""
+        return {
+            name: Received(rows, rows * 100, 0.5)
             for name, rows in self.rows.items()
-        ]
+            if rows is not None
+        }
 
     def sample(self, throughput, **rows) -> None:
         """Take a sample with these counters, ten seconds after the last one."""
@@ -38,7 +30,7 @@ class Server:
 def make():
     """Return a server and the rates of it."""
     server = Server()
-    return server, Throughput(server.readings, lambda: server.now)
+    return server, Throughput(server.received, lambda: server.now)
 
 
 def test_rates():

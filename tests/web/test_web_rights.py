@@ -134,7 +134,7 @@ def rules(users, failed_logins):
 def http(rules):
     """Give a client of the port."""
     server = Noted()
-    app = application(server, Throughput(server.readings), rules, "1")
+    app = application(server, Throughput(server.received), rules, "1")
     return TestClient(app, "http://127.0.0.1:11113", raise_server_exceptions=False)
 
 
@@ -196,7 +196,7 @@ def test_clusters_have_what_may_be_observed(http, user):
 def test_refusals_are_noted(rules, tmp_path):
     """The audit has who logged in, once, and what was refused; not of strangers."""
     server, path = Noted(), tmp_path / "audit.jsonl"
-    throughput = Throughput(server.readings)
+    throughput = Throughput(server.received)
     app = application(server, throughput, rules, "1", audit=AuditLog(path))
     http = TestClient(app, "http://127.0.0.1:11113", raise_server_exceptions=False)
     of_one = f"{BASE}/destinations/one"

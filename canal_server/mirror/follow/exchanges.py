@@ -27,8 +27,8 @@ from canal_server.mirror.ddl.partitions import (
     exchanged_rows,
     partitions_after,
 )
-from canal_server.mirror.lake.delta.delta_rows import are_alike
 from canal_server.mirror.lake.exchange.given_rows import ExchangeTable
+from canal_server.mirror.lake.reshape import are_alike
 from canal_server.mirror.state.lake_tables import UnusableTableError
 from canal_server.spark.packed.packed_rows import STATEMENT
 

@@ -7,8 +7,10 @@
     files of the copy ───► hashes ─┘
 
 Two rows are equal if the source's columns are; the mirror's own (`_seq` and others) are
-not compared. Memory holds the hashes of two buckets, and the rows that differ. Leaves
-out how files are read (`Files`) and how the changes are committed (`delta`, `iceberg`).
+not compared. A bucket with the same number of rows on both sides, and the same sums of
+their hashes, has the same rows, in any order. Memory holds the hashes of two buckets,
+and the rows that differ. Leaves out how files are read (`Files`) and how the changes
+are committed (`delta`, `iceberg`).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -43,11 +46,13 @@ _THREADS: Final = 2  # that read the two sides, and then compare
 _OP: Final = "_change_type"
 _INSERT: Final = "insert"
 _AT_BITS: Final = 32  # of a row's number in its file; above them, the file's number
+_WHOLE: Final = (1 << 64) - 1
 _KEYS: Final = ["k1", "k2"]
 _DERIVED: Final = (DELETED.name, HASH.name)  # which changes do not have
 _HASHED: Final = pa.schema(
     [("k1", pa.int64()), ("k2", pa.int64()), ("h", pa.int64()), ("at", pa.int64())]
 )
+_NOWHERE: Final = pa.array([], pa.int64())
 
 
 def difference(  # noqa: PLR0917  # both sides, and what they are compared by
@@ -108,6 +113,9 @@ def difference(  # noqa: PLR0917  # both sides, and what they are compared by
 def _compared_buckets(
     pair: Sequence[_Buckets], number: int, has_key: bool
 ) -> tuple[pa.Array, pa.Array] | None:
+    one, other = (side.sums[number] for side in pair)
+    if one == other:
+        return _NOWHERE, _NOWHERE
     ours, theirs = (side.bucket(number) for side in pair)
     return _compared(ours, theirs, has_key)
 
@@ -242,6 +250,26 @@ class _Side:
             raise ConnectionLost("the comparison was interrupted by a stop")
 
 
+@dataclass
+class _Sums:
+    """What is equal for the same rows in any order, and differs by chance else."""
+
+    rows: int = 0
+    hashes: int = 0
+    others: int = 0  # of rows without a key, by the second hash
+
+    def add(self, hashed: pa.Table) -> None:
+        """Count more rows."""
+        self.rows += len(hashed)
+        self.hashes = (self.hashes + _sum_of(hashed["h"])) & _WHOLE
+        self.others = (self.others + _sum_of(hashed["k2"])) & _WHOLE
+
+
+def _sum_of(numbers: pa.ChunkedArray) -> int:
+    """Return the sum of 64-bit numbers without a sign, modulo 2**64."""
+    return sum(pc.sum(chunk.view(pa.uint64())).as_py() or 0 for chunk in numbers.chunks)
+
+
 class _Buckets:
     """The hashes of one side by bucket: in memory if there is one, else in files."""
 
@@ -250,6 +278,7 @@ class _Buckets:
         self._count = count
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._whole = _HASHED.empty_table()
+        self.sums = [_Sums() for _ in range(count)]  # once it is filled
 
     def __enter__(self) -> Self:
         if self._count > 1:
@@ -264,6 +293,7 @@ class _Buckets:
         """Read the rows, before their hashes are used."""
         if self._folder is None:
             self._whole = pa.concat_tables([self._whole, *self._side.hashed()])
+            self.sums[0].add(self._whole)
         else:
             self._spill(Path(self._folder.name))
 
@@ -283,4 +313,6 @@ class _Buckets:
             for hashed in self._side.hashed():
                 numbers = pc.bit_wise_and(hashed["k1"], self._count - 1)
                 for number, writer in enumerate(writers):
-                    writer.write_table(hashed.filter(pc.equal(numbers, number)))
+                    part = hashed.filter(pc.equal(numbers, number))
+                    self.sums[number].add(part)
+                    writer.write_table(part)

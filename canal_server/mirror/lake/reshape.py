@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 ZERO = ("0000-", "-00")  # parts of dates that only MySQL accepts
 
 
+def are_alike(before: pa.Schema, after: pa.Schema) -> bool:
+    """Return whether columns have the same names and types, in any order."""
+    one, other = (sorted((f.name, str(f.type)) for f in s) for s in (before, after))
+    return one == other
+
+
 class Reshape:
     """The effect of steps on the columns of one table."""
 

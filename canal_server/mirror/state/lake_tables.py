@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from canal_server.errors import LakeError
 from canal_server.mirror.lake.change_files import ChangeLog
@@ -25,6 +25,7 @@ from canal_server.mirror.lake.lake_table import (
 from canal_server.mirror.lake.stores.object_stores import store_of
 
 if TYPE_CHECKING:
+    from canal_server.mirror.lake.lake_storage import Folder
     from canal_server.mirror.settings.mirror_settings import (
         LakeSettings,
         MirrorSettings,
@@ -66,6 +67,20 @@ def open_table(settings: MirrorSettings, table: MirrorTable) -> LakeTable:
     return ChangeLog(open_folder(lake, table.target), table)
 
 
+@runtime_checkable
+class _MovableTable(LakeTable, Protocol):
+    """A table whose format names its folder, and that can be moved all the same."""
+
+    def move(
+        self,
+        to: LakeTable,
+        copy_id: str,
+        folders: tuple[Folder, Folder],
+        stop: Stop | None = None,
+    ) -> bool:
+        """Make this the other table, which has the second folder; see `move_table`."""
+
+
 def move_table(
     settings: MirrorSettings,
     source: MirrorTable,
@@ -84,8 +99,8 @@ def move_table(
     if table.form == "iceberg":
         store = open_folder(settings.lake)
         folders = store.below(source.target), store.below(table.target)
-        iceberg: Any = lake  # as both have the format
-        return bool(iceberg.move(target, copy_id, folders, stop))
+        assert isinstance(lake, _MovableTable)  # as both have the format
+        return lake.move(target, copy_id, folders, stop)
     if not target.exists():
         if not settings.lake.is_local or lake.applied(copy_id) == NOWHERE:
             return False

@@ -45,7 +45,7 @@ from canal_server.mirror.lake.lake_table import (
     Size,
     as_in_lake,
 )
-from canal_server.mirror.lake.reshape import Reshape
+from canal_server.mirror.lake.reshape import Reshape, are_alike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -148,7 +148,7 @@ class DeltaLakeTable:
             return None
         changes = None
         before = pa.schema(delta.schema().to_arrow())
-        is_alike = delta_rows.are_alike(before, schema) and self._layout.fits(delta)
+        is_alike = are_alike(before, schema) and self._layout.fits(delta)
         if is_alike:
             changes = self._difference(delta, files, at, stop)
         if changes is None:

@@ -20,6 +20,7 @@ from canal_server.errors import LakeError
 from canal_server.mirror.lake.delta.delta_layout import files_of
 from canal_server.mirror.lake.keyless import row_hashes
 from canal_server.mirror.lake.lake_table import HASH
+from canal_server.mirror.lake.reshape import Reshape, are_alike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,16 +30,9 @@ if TYPE_CHECKING:
 
     from canal_server.mirror.lake.conditions import Where
     from canal_server.mirror.lake.delta.delta_layout import Layout, Values
-    from canal_server.mirror.lake.reshape import Reshape
 
 WRITER: Final = WriterProperties(compression="ZSTD", compression_level=1)
 _LOCAL_TIMES: Final = "timestampNtz"
-
-
-def are_alike(before: pa.Schema, after: pa.Schema) -> bool:
-    """Return whether columns have the same names and types, in any order."""
-    one, other = (sorted((f.name, str(f.type)) for f in s) for s in (before, after))
-    return one == other
 
 
 def in_order(before: pa.Schema, after: pa.Schema) -> pa.Schema:

@@ -31,10 +31,16 @@ class DeliveryCounts:
     too_large: int = 0
     topics: dict[str, tuple[int, int]] = field(default_factory=dict)  # messages, bytes
 
-    def confirmed(self, sending: Sending) -> None:
-        """Count a batch that was confirmed."""
+    def acked(self, sending: Sending) -> None:
+        """Count a batch that was acked, with what was sent last of it."""
         self.batches += 1
-        for topic, (messages, size) in sending.topics.items():
+        self.confirmed(sending)
+
+    def confirmed(self, sending: Sending) -> None:
+        """Count messages, of which none is pending any more."""
+        for (topic, _), (messages, size) in sending.partitions.items():
+            if not messages:
+                continue
             known = topic in self.topics or len(self.topics) < TOPICS_MAX
             name = topic if known else OTHERS
             before = self.topics.get(name, (0, 0))

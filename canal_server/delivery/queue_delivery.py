@@ -153,6 +153,7 @@ class QueueDelivery:
             else "",
             few_bytes=min(FEW_BYTES, _bytes_of(config.store, batch_size) // 4),
             whole=form.needs_transactions,
+            by_partition=self._kind.is_by_partition,
         )
         worker: QueueWorker
         if self._config.exactly_once:

@@ -43,6 +43,13 @@ class QueueKind(Protocol):
     def in_flight_bytes(self) -> int:
         """Return how much of a destination may wait for its confirmation."""
 
+    @property
+    def is_by_partition(self) -> bool:
+        """Return whether each partition has an order, in which brokers answer.
+
+        Then those that were confirmed are not sent again when others failed.
+        """
+
     def producer(self, router: Router | None) -> Producer:
         """Return a producer, not connected; with a router, it may create topics.
 
@@ -62,6 +69,8 @@ def purpose_of(queue: QueueConfig) -> str:
 
 class KafkaKind:
     """Apache Kafka."""
+
+    is_by_partition: bool = True
 
     def __init__(self, queue: QueueConfig) -> None:
         """Read the settings. Raises ConfigError."""
@@ -119,6 +128,8 @@ class RabbitKind:
     """RabbitMQ."""
 
     in_flight_bytes: int = IN_FLIGHT_BYTES
+    # A queue may take several topics, and confirmations come in any order.
+    is_by_partition: bool = False
 
     def __init__(self, queue: QueueConfig) -> None:
         """Read the settings. Raises ConfigError."""
@@ -136,6 +147,8 @@ class PulsarKind:
     """Apache Pulsar."""
 
     in_flight_bytes: int = IN_FLIGHT_BYTES
+    # The library reports what it refuses itself before what was sent earlier.
+    is_by_partition: bool = False
 
     def __init__(self, queue: QueueConfig) -> None:
         """Read the settings. Raises ConfigError."""

@@ -7,8 +7,9 @@
       └───── ack, in order ◄───────────┘ confirmations
 
 Several batches are on their way at a time. One is acked when the broker has confirmed
-all of it, and all before it. After a failure, everything since the last ack is sent
-again, in the same order, once the broker has answered what was on its way.
+all of it, and all before it. After a failure, once the broker has answered what was on
+its way, the batches since the last ack are sent again, in the same order, but for
+messages that it has confirmed (`sent_again`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.delivery.delivery_status import DeliveryCounts, DeliveryStatus, State
+from canal_server.delivery.sent_again import OnWay, left_of, left_over
 from canal_server.delivery.too_large_note import note_message
 from canal_server.errors import CanalError
 from canal_server.messages import delivery_messages
@@ -28,7 +30,6 @@ from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     MessageRefusedError,
     SchemaRefusedError,
-    Sending,
 )
 from canal_server.runtime.backoff import Backoff
 from canal_server.runtime.lifecycle import Deadline, Stop
@@ -39,7 +40,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from canal_server.queues.message_form import Encode
-    from canal_server.queues.producers.queue_producer import Message, Producer
+    from canal_server.queues.producers.queue_producer import (
+        Message,
+        Producer,
+        Sending,
+    )
     from canal_server.server.local_client import Fetched, LocalClient
 
 log = logging.getLogger(__name__)
@@ -64,13 +69,8 @@ class WorkerLimits(NamedTuple):
     too_large_topic: str  # empty: stop
     few_bytes: int = 1  # a smaller batch was all that there is
     whole: bool = False  # a batch ends with a transaction, if that is possible
-
-
-class OnWay(NamedTuple):
-    """A batch whose messages were handed over, or are about to be."""
-
-    batch_id: int
-    sending: Sending
+    # Partitions are in an order each, and the broker answers in it.
+    by_partition: bool = False
 
 
 class QueueWorker:
@@ -103,6 +103,7 @@ class QueueWorker:
         self._after = after
         self._stop = Stop()
         self._window: deque[OnWay] = deque()
+        self._left: deque[OnWay] = deque()  # to be sent again before anything else
         self._counts = DeliveryCounts()
         self._state, self._reason = State.WAITING, ""
         self._since_ms = _now_ms()
@@ -174,7 +175,7 @@ class QueueWorker:
     def _attempt(self) -> None:
         """Deliver until something ends it, and wait as long as that asks for."""
         try:
-            if not self._client.connect():
+            if not self._connected():
                 self._wait_until_here()
                 return
             if self._producer is None:
@@ -198,10 +199,22 @@ class QueueWorker:
                 self._client.disconnect()
             self._failed(error)
 
+    def _connected(self) -> bool:
+        """Connect, if the destination runs here; forget batches that are void then."""
+        before = self._client.instance
+        if not self._client.connect():
+            return False
+        # A new connection gets all again, and a move of the cursor voids batches.
+        is_new = self._client.instance is not before
+        if is_new or (self._left and not self._client.holds(self._left[0].batch_id)):
+            self._left.clear()
+        return True
+
     def _open(self, producer: Producer) -> None:
         producer.open()
 
     def _wait_until_here(self) -> None:
+        self._left.clear()  # with what it keeps of the ring
         self._become(State.WAITING)
         self._stop.wait(ABSENT_S)
 
@@ -256,7 +269,13 @@ class QueueWorker:
         return len(self._window) < BATCHES_MAX and on_way < self._limits.in_flight_bytes
 
     def _send_next(self, producer: Producer) -> None:
-        """Fetch a batch, if there is one, and hand its messages over."""
+        """Hand the messages of the next batch over, if there is one."""
+        if self._left:
+            producer.poll(0)
+            self._hand_over(producer, self._left.popleft())
+            if not self._left:
+                producer.push()
+            return
         wait_s = BUSY_FETCH_S if self._window else IDLE_FETCH_S
         fetched = self._client.fetch(
             self._limits.batch_size, wait_s, whole=self._limits.whole
@@ -272,14 +291,23 @@ class QueueWorker:
 
     def _dispatch(self, producer: Producer, fetched: Fetched) -> None:
         """Hand the messages of a batch over."""
-        messages = self._encode(fetched.batch_id, fetched.body, _now_ms())
-        sending = Sending()
+        self._hand_over(producer, OnWay.of(fetched), fetched.body)
+
+    def _hand_over(
+        self, producer: Producer, batch: OnWay, body: bytes | None = None
+    ) -> None:
+        """Hand over what the broker does not have of a batch."""
+        self._window.append(batch)  # from here on, it is given back after a failure
+        if body is None:
+            body = b"".join(batch.slices)
+        messages = self._encode(batch.batch_id, body, _now_ms())
+        if batch.confirmed:
+            messages = left_of(messages, batch.confirmed)
         self._prepare(producer, messages)
-        if not self._window:
+        if len(self._window) == 1:
             self._progress_s = time.monotonic()
-        self._window.append(OnWay(fetched.batch_id, sending))
-        self._send_all(producer, messages, sending)
-        sending.is_complete = True
+        self._send_all(producer, messages, batch.sending)
+        batch.sending.is_complete = True
 
     def _send_all(
         self, producer: Producer, messages: Sequence[Message], sending: Sending
@@ -320,6 +348,9 @@ class QueueWorker:
         if not topic or error.topic == topic:
             raise error
         note = self._note(topic, message, error)
+        # Should this fail, the message is refused once more.
+        sending.stop(message[:2])
+        sending.stop(note[:2])
         self._prepare(producer, [note])
         self._send(producer, note, sending)
         delivery_messages.MESSAGE_TOO_LARGE.log(log, self.destination, error, topic)
@@ -340,7 +371,7 @@ class QueueWorker:
     def _ack_confirmed(self) -> None:
         while self._window and self._window[0].sending.is_confirmed:
             self._client.ack(self._window[0].batch_id)
-            self._counts.confirmed(self._window.popleft().sending)
+            self._counts.acked(self._window.popleft().sending)
             self._backoff.reset()
             self._become(State.DELIVERING)
 
@@ -362,8 +393,9 @@ class QueueWorker:
         self._become(State.BLOCKED, why)
 
     def _give_back(self, producer: Producer, error: BaseException) -> None:
-        """Have all that is not acked delivered again, once the broker has answered."""
+        """Keep what is not acked, once the broker has answered, to send it again."""
         del error  # whatever it was
+        is_known = False
         try:
             while (
                 any(each.sending.pending for each in self._window)
@@ -377,12 +409,24 @@ class QueueWorker:
             if any(each.sending.pending for each in self._window):
                 producer.abandon(ABANDON_S)
             producer.renew()
+            is_known = self._limits.by_partition
         finally:
+            window = (*self._window, *self._left)
             self._window.clear()
-            try:
-                self._client.rollback()
-            except CanalError:
-                self._client.disconnect()  # the next `connect` does it
+            self._left.clear()
+            for each in window:
+                if not each.sending.pending:
+                    self._counts.confirmed(each.sending)
+            if is_known:
+                self._left.extend(left_over(window))
+            else:
+                self._roll_back()
+
+    def _roll_back(self) -> None:
+        try:
+            self._client.rollback()
+        except CanalError:
+            self._client.disconnect()  # the next `connect` does it
 
     def _failed(self, error: CanalError) -> None:
         """Log a failure, and wait before the next attempt."""

@@ -280,7 +280,7 @@ class TransactionWorker(QueueWorker):
             self._client.ack(first.batch_id, is_part=True)
             self._window.popleft()
             self._sendings.pop(id(first.sending), None)
-            self._counts.confirmed(first.sending)
+            self._counts.acked(first.sending)
 
     def _commit(self, producer: TransactionalProducer) -> None:
         """Commit the transaction, and ack what is in it."""
@@ -318,7 +318,7 @@ class TransactionWorker(QueueWorker):
         try:
             while self._window:
                 self._client.ack(self._window[0].batch_id)
-                self._counts.confirmed(self._window.popleft().sending)
+                self._counts.acked(self._window.popleft().sending)
         except BaseException:
             self._spoiled = self._client.instance  # it would deliver them again
             raise
@@ -361,10 +361,7 @@ class TransactionWorker(QueueWorker):
             self._window.clear()
             self._begin()
             if self._spoiled is None:
-                try:
-                    self._client.rollback()
-                except CanalError:
-                    self._client.disconnect()  # the next `connect` does it
+                self._roll_back()
             elif not (isinstance(error, _REFUSED) or self._stop.requested()):
                 # What is refused would come again: an operator has to act.
                 self._client.disconnect()

@@ -32,8 +32,10 @@ DELIVERY_FAILED = Message(
     text="destination %s: delivery to %s failed: %s",
     meaning="The broker is not available, or cannot take messages of this kind now; or"
     " the destination cannot serve the delivery, for the reason in the text. Messages"
-    " are sent again, at growing intervals of up to 30 s, and in the same order. The"
-    " line is repeated every ten minutes.",
+    " are sent again, at growing intervals of up to 30 s, and in the same order; with"
+    " Kafka, without those that it has confirmed. What comes after them waits, also of"
+    " other topics, though some of it may have arrived. The line is repeated every ten"
+    " minutes.",
     remedy="Fix the cause given in the text; delivery continues by itself.",
 )
 
@@ -42,7 +44,9 @@ DELIVERY_STOPPED = Message(
     level=ERROR,
     text="destination %s: delivery stopped, nothing is acked any more: %s",
     meaning="The broker refuses a message for good, so sending it again would not help."
-    " The message and what comes after it stay in the binlog.",
+    " The message and what comes after it are not acked, so they stay in the binlog."
+    " The broker may have messages of other partitions already that come after it:"
+    " they are sent again when the destination starts. No further ones are sent.",
     remedy="Raise the limits that the text names, and restart canal-server; if it was"
     " only that of the topic, stop and start the destination on the"
     " [page](../howto/page.md). Or set"

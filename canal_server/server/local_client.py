@@ -19,7 +19,8 @@ class Fetched(NamedTuple):
 
     `position` is where the cursor will be after the ack, None: it stays. `is_open`: a
     transaction goes on after the batch; `begins_anew`: none goes on into it;
-    `is_broken`: one in it was not ended. `entries` counts them.
+    `is_broken`: one in it was not ended. `entries` counts them. `slices` are the body
+    as it is in the ring, where it stays until the ack.
     """
 
     batch_id: int
@@ -29,6 +30,7 @@ class Fetched(NamedTuple):
     entries: int = 0
     begins_anew: bool = False
     is_broken: bool = False
+    slices: tuple[memoryview, ...] = ()
 
 
 class LocalClient:
@@ -116,6 +118,7 @@ class LocalClient:
             batch.count,
             batch.begins_anew or is_elsewhere,
             batch.is_broken,
+            batch.slices,
         )
 
     def holds(self, batch_id: int) -> bool:

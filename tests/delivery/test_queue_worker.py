@@ -72,7 +72,7 @@ class Broker:
         """Keep a message if there is room."""
         if len(self.waiting) >= self.room:
             return False
-        sending.note(message[0], size_of(message))
+        sending.note(message[:2], size_of(message))
         self.waiting.append((message, sending))
         return True
 
@@ -117,6 +117,16 @@ def encode(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
         (TOPIC, 0, str(decode(Entry, each).header.logfile_offset).encode())
         for each in decode(Messages, body).messages
     ]
+
+
+def encode_to(topics: int) -> Encode:
+    """Return what deals entries to so many topics in turn."""
+
+    def deal(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
+        values = [each[2] or b"" for each in encode(batch_id, body, now_ms)]
+        return [(f"{TOPIC}{int(each) % topics}", 0, each) for each in values]
+
+    return deal
 
 
 @pytest.fixture(autouse=True)
@@ -221,12 +231,17 @@ def test_a_message_that_waits_for_room(
     assert broker.numbers() == list(range(4))
 
 
+@pytest.mark.parametrize("by_partition", [False, True])
+@pytest.mark.parametrize("topics", [1, 3])
 @pytest.mark.parametrize("room", [3, 1000])
 def test_failures_at_random(
     instances: FakeInstances,
     make: Callable[..., QueueWorker],
     rng: random.Random,
     room: int,
+    topics: int,
+    *,
+    by_partition: bool,
 ) -> None:
     """Nothing is lost or acked early, and what comes again comes in order."""
     broker = Broker(room)
@@ -235,7 +250,7 @@ def test_failures_at_random(
     early: list[int] = []
 
     def fails(topic: str, value: bytes) -> Exception | None:
-        assert topic == TOPIC
+        assert topic == f"{TOPIC}{int(value) % topics}"
         if rng.random() < 0.05:
             return BrokerUnavailableError("not now")
         delivered.add(value)
@@ -259,7 +274,7 @@ def test_failures_at_random(
         instance.store.ack = checked  # type: ignore[method-assign]
 
     watch(current)
-    make(broker)
+    make(broker, LIMITS._replace(by_partition=by_partition), encode_to(topics))
     for restarts in range(1, 4):
         eventually(lambda: WHO.client_id in current.store.cursors)  # noqa: B023
         eventually(lambda: acked(current) > 10)  # noqa: B023
@@ -275,13 +290,62 @@ def test_failures_at_random(
     eventually(lambda: WHO.client_id in current.store.cursors)
     eventually(lambda: acked(current) == len(current.store.records))
     assert early == []
-    found = broker.numbers()
-    first_times = list(dict.fromkeys(found))
-    assert sorted(first_times) == list(range(400))
-    # Not before an earlier one, unless that failed; at the end all are in order.
-    assert found[-1] == 399
-    last_times = list(dict.fromkeys(reversed(found)))
-    assert last_times == sorted(last_times, reverse=True)
+    for number in range(topics):
+        found = broker.numbers(f"{TOPIC}{number}")
+        assert sorted(set(found)) == list(range(number, 400, topics))
+        # Not before an earlier one, unless that failed; at the end all are in order.
+        last_times = list(dict.fromkeys(reversed(found)))
+        assert last_times == sorted(last_times, reverse=True)
+
+
+def test_topics_beside_one_that_refuses(
+    instance: FakeInstance, make: Callable[..., QueueWorker]
+) -> None:
+    """They get each message once, whatever is tried again, and that is counted.
+
+    All of it is acked when the other topic has taken its messages, once and in order.
+    """
+    broker = Broker()
+
+    def fails(topic: str, value: bytes) -> Exception | None:
+        del value
+        refuses = topic == f"{TOPIC}0"
+        return BrokerUnavailableError("a policy forbids it") if refuses else None
+
+    broker.fails = fails
+    put(instance, *range(60))
+    worker = make(broker, LIMITS._replace(by_partition=True), encode_to(3))
+    eventually(lambda: worker.status().failures > 3)
+    status = worker.status()
+    assert (status.batches, acked(instance)) == (0, 0)
+    assert {name: count for name, (count, _) in status.topics.items()} == {
+        f"{TOPIC}{number}": len(broker.numbers(f"{TOPIC}{number}")) for number in (1, 2)
+    }
+    assert broker.numbers(f"{TOPIC}1")
+    broker.fails = lambda *_: None
+    eventually(lambda: acked(instance) == 60)
+    for number in range(3):
+        assert broker.numbers(f"{TOPIC}{number}") == list(range(number, 60, 3))
+        assert worker.status().topics[f"{TOPIC}{number}"][0] == 20
+
+
+def test_the_cursor_is_moved_while_messages_are_refused(
+    instance: FakeInstance, make: Callable[..., QueueWorker]
+) -> None:
+    """What was to be sent again is forgotten: delivery goes on at the new place."""
+    broker = Broker()
+    broker.fails = lambda *_: BrokerUnavailableError("not now")
+    put(instance, *range(8))
+    worker = make(broker, LIMITS._replace(by_partition=True))
+    eventually(lambda: worker.status().failures > 0)
+    with instance.moving:
+        instance.meta.clear_batches(WHO)
+        with instance.store.lock:
+            cursor = instance.store.cursors[WHO.client_id]
+            cursor.got = cursor.acked = 6
+    broker.fails = lambda *_: None
+    eventually(lambda: acked(instance) == 8)
+    assert broker.numbers()[-2:] == [6, 7]
 
 
 def test_a_topic_that_is_missing(

@@ -178,7 +178,8 @@ class KafkaProducer:
         of a producer that they do not know, brokers accept what follows a message that
         they refused. Raises MessageRefusedError, BrokerUnavailableError.
         """
-        if message[:2] not in self._proven and message[:2] in self._proving:
+        target = message[:2]
+        if target not in self._proven and target in self._proving:
             return False
         if sending is not self._sending:
             self._sending, self._report = sending, self._report_to(sending)
@@ -201,9 +202,9 @@ class KafkaProducer:
         except self._kafka.KafkaException as error:
             raise self._failure(error.args[0], topic, size, is_answer=False) from None
         self._on_way += 1
-        if self._is_ordered and message[:2] not in self._proven:
-            self._proving.add(message[:2])
-        sending.note(topic, size)
+        if self._is_ordered and target not in self._proven:
+            self._proving.add(target)
+        sending.note(target, size)
         return True
 
     def _report_to(self, sending: Sending) -> Callable[[Any, Any], None]:
@@ -222,7 +223,10 @@ class KafkaProducer:
             if error is None:
                 self.last_error = ""
                 self.confirmed += 1
-                sending.pending -= 1
+                if sending.stopped:
+                    sending.confirmed((answered.topic(), answered.partition()))
+                else:
+                    sending.pending -= 1
                 return
             message = (
                 answered.topic(), answered.partition(), answered.value(),

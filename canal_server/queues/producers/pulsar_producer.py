@@ -172,7 +172,7 @@ class PulsarProducer:
         self._tag = tag = self._tag + 1
         put = self._answers.put
         self._pending[tag] = message, sending
-        sending.note(topic, size_of(message))
+        sending.note(message[:2], size_of(message))
         producer.send_async(
             value,
             lambda result, _: put((tag, result)),

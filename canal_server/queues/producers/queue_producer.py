@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     PlainMessage = tuple[str, int, bytes]
     KeyedMessage = tuple[str, int, bytes | None, bytes | None, Headers | None]
     Message = PlainMessage | KeyedMessage
+    Partition = tuple[str, int]  # a topic and one of its partitions
 
 
 KEYED: Final = 5  # fields of a KeyedMessage
@@ -69,8 +70,8 @@ class Sending:
     """
 
     __slots__ = (
-        "failure", "is_complete", "is_keyed", "pending", "refused", "sent_bytes",
-        "topics",
+        "failure", "is_complete", "is_keyed", "partitions", "pending", "refused",
+        "sent_bytes", "stopped",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -78,7 +79,10 @@ class Sending:
         self.is_keyed = False  # whether the messages are of KeyedMessage
         self.pending = 0  # messages that the broker has not answered
         self.sent_bytes = 0
-        self.topics: dict[str, list[int]] = {}  # messages and bytes, by topic
+        # Messages and bytes that were handed over, without those that failed.
+        self.partitions: dict[Partition, list[int]] = {}
+        # Partitions with a failed message: how many were confirmed there after it.
+        self.stopped: dict[Partition, int] = {}
         self.failure: CanalError | None = None
         self.refused: list[tuple[Message, MessageRefusedError]] = []
 
@@ -90,24 +94,48 @@ class Sending:
 
     def answered(self, message: Message, error: CanalError | None) -> None:
         """Note the broker's answer to a message."""
+        if error is None:
+            self.confirmed(message[:2])
+            return
         self.pending -= 1
+        self.stop(message[:2])
+        counts = self.partitions[message[:2]]
+        counts[0] -= 1
+        counts[1] -= size_of(message)
         if isinstance(error, MessageRefusedError):
             self.refused.append((message, error))
-            counts = self.topics[message[0]]
-            counts[0] -= 1
-            counts[1] -= size_of(message)
-        elif error is not None and self.failure is None:
+        elif self.failure is None:
             self.failure = error
 
-    def note(self, topic: str, size: int) -> None:
+    def confirmed(self, partition: Partition) -> None:
+        """Note that the broker has a message."""
+        self.pending -= 1
+        if partition in self.stopped:
+            self.stopped[partition] += 1
+
+    def stop(self, partition: Partition) -> None:
+        """Note that a message of a partition failed, or was left out."""
+        self.stopped.setdefault(partition, 0)
+
+    def note(self, partition: Partition, size: int) -> None:
         """Count a message that was handed to the producer."""
         self.pending += 1
         self.sent_bytes += size
-        counts = self.topics.get(topic)
+        counts = self.partitions.get(partition)
         if counts is None:
-            counts = self.topics[topic] = [0, 0]
+            counts = self.partitions[partition] = [0, 0]
         counts[0] += 1
         counts[1] += size
+
+    def confirmed_first(self) -> dict[Partition, int]:
+        """Return how many messages of partitions were confirmed before any failed.
+
+        Only when no message is pending, and of brokers that answer in order.
+        """
+        return {
+            partition: messages - self.stopped.get(partition, 0)
+            for partition, (messages, _) in self.partitions.items()
+        }
 
 
 class Producer(Protocol):

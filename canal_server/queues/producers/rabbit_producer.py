@@ -127,7 +127,7 @@ class RabbitProducer:
         self._pending[self._tag] = message, sending
         if topic not in self._reached:
             self._first = self._tag
-        sending.note(topic, len(value))
+        sending.note(message[:2], len(value))
         return True
 
     def push(self) -> None:

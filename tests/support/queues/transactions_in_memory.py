@@ -97,7 +97,7 @@ class Broker:
             assert self._is_begun
             if len(self._waiting) > 10:
                 return False
-            sending.note(message[0], size_of(message))
+            sending.note(message[:2], size_of(message))
             self._waiting.append((message, sending))
             return True
 

@@ -56,10 +56,8 @@ from canal_server.daemon.schema_requests import SchemaRequests
 from canal_server.daemon.settings_watch import SettingsWatch
 from canal_server.daemon.start_requests import StartRequests
 from canal_server.daemon.subscription_requests import SubscriptionRequests
-from canal_server.delivery.queue_delivery import (
-    QueueDelivery,
-    reserved_ids,
-)
+from canal_server.delivery.position_waits import PositionWaits
+from canal_server.delivery.queue_delivery import QueueDelivery, reserved_ids
 from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.errors import CanalError
 from canal_server.ha.lease_choice import Leases
@@ -147,8 +145,11 @@ class Daemon:
             lambda: self.port,
             config.data_dir / LOCK_NAME,
         )
+        self._position_waits = PositionWaits()
         self._destinations = Destinations(
-            config.instances, for_queue(make_instance, config.server.queue), leases.of
+            config.instances,
+            for_queue(make_instance, config.server.queue, self._position_waits),
+            leases.of,
         )
         tls = (
             None
@@ -300,7 +301,10 @@ class Daemon:
         if self._config.server.queue.mode is ServerMode.TCP:
             return None
         return QueueDelivery(
-            self._config.server.queue, self._destinations, self._server.local_client
+            self._config.server.queue,
+            self._destinations,
+            self._server.local_client,
+            self._position_waits,
         )
 
     def _metrics_server(self) -> MetricsServer | None:
@@ -403,19 +407,15 @@ class Daemon:
         self._destinations.require(destination)
         status = self._destinations.status_of(destination)
         assert status is not None, "it is known"
-        return self._reading_of({**status, **self._delivered(destination)})
+        return self._reading_of(self._delivered(status))
 
     def _instances(self) -> list[dict[str, Any]]:
         """Return the status of each destination, with its delivery if there is one."""
-        return [
-            {**each, **self._delivered(str(each["destination"]))}
-            for each in self._destinations.status()
-        ]
+        return [self._delivered(each) for each in self._destinations.status()]
 
-    def _delivered(self, destination: str) -> dict[str, object]:
-        if self._delivery is None:
-            return {}
-        return {"delivery": self._delivery.status_of(destination)}
+    def _delivered(self, status: Mapping[str, object]) -> dict[str, Any]:
+        delivery = self._delivery
+        return dict(status) if delivery is None else delivery.shown_in(status)
 
     def _reading_of(self, status: Mapping[str, object]) -> Reading:
         name = str(status["destination"])

@@ -21,7 +21,7 @@ from canal_server.queues.message_form import MessageForm
 from canal_server.queues.routing import Router
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from canal_server.config.schema import (
         InstanceConfig,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         RoutingConfig,
         StoreConfig,
     )
+    from canal_server.delivery.position_waits import PositionWaits
     from canal_server.ports import MetaManager, RunningInstance
     from canal_server.queues.producers.queue_producer import (
         Message,
@@ -69,9 +70,14 @@ class QueueDelivery:
         config: QueueConfig,
         destinations: Destinations,
         client_of: Callable[[ClientIdentity], LocalClient],
+        waits: PositionWaits,
     ) -> None:
-        """Check the settings of the producer. Raises CanalError."""
+        """Check the settings of the producer. Raises CanalError.
+
+        `waits` are those of the destinations that do not run yet.
+        """
         self._config = config
+        self._waits = waits
         self._kind = kind_of(config)
         self._destinations = destinations
         self._client_of = client_of
@@ -102,10 +108,14 @@ class QueueDelivery:
             workers = [*self._ending, *self._workers.values()]
         return all(each.join(deadline) for each in workers)
 
-    def status_of(self, destination: str) -> dict[str, object] | None:
-        """Return what the delivery of a destination does, None: there is none."""
-        worker = self._workers.get(destination)
-        return None if worker is None else worker.status().as_json()
+    def shown_in(self, status: Mapping[str, object]) -> dict[str, object]:
+        """Return the status of a destination with what its delivery does.
+
+        None: it has no delivery.
+        """
+        worker = self._workers.get(str(status["destination"]))
+        found = None if worker is None else worker.status().as_json()
+        return self._waits.shown_in({**status, "delivery": found})
 
     def _follow(self) -> None:
         """Start and stop workers, as the destinations are now."""
@@ -222,12 +232,14 @@ def _room_of(config: InstanceConfig) -> RoomInRing:
 
 
 def stored_positions(
-    instance: InstanceConfig, queue: QueueConfig
+    instance: InstanceConfig,
+    queue: QueueConfig,
+    on_wait: Callable[[str, str], None] = lambda *_: None,
 ) -> Callable[[MetaManager, Stop], None] | None:
     """Return what moves the cursor of the delivery to the position in the queue.
 
-    None if the queue has no positions. Raises ConfigError for a destination that cannot
-    be delivered in this way.
+    `on_wait` is as in `continue_at_stored`. None if the queue has no positions. Raises
+    ConfigError for a destination that cannot be delivered in this way.
     """
     if queue.mode is ServerMode.TCP or not queue.exactly_once:
         return None
@@ -255,6 +267,7 @@ def stored_positions(
         continue_at_stored,
         ClientIdentity(instance.destination, CLIENT_ID),
         partial(kind.transactional_producer, instance.destination),
+        on_wait=on_wait,
     )
 
 

@@ -85,15 +85,20 @@ def continue_at_stored(
     make_producer: Callable[[], TransactionalProducer],
     meta: MetaManager,
     stop: Stop,
+    *,
+    on_wait: Callable[[str, str], None] = lambda *_: None,
 ) -> None:
     """Move a client's cursor to the position in the message queue, if that is newer.
 
-    Waits for the brokers until a stop. Raises CanalError, also for the stop.
+    Waits for the brokers until a stop. Raises CanalError, also for the stop. `on_wait`
+    is passed the destination and why it waits, "" when it does not any more.
     """
+    name = identity.destination
     producer = make_producer()
     try:
-        value = _position(identity.destination, producer, stop)
+        value = _position(name, producer, stop, lambda why: on_wait(name, why))
     finally:
+        on_wait(name, "")
         producer.close(0.0)
     if value is None:
         return
@@ -113,7 +118,10 @@ def continue_at_stored(
 
 
 def _position(
-    destination: str, producer: TransactionalProducer, stop: Stop
+    destination: str,
+    producer: TransactionalProducer,
+    stop: Stop,
+    on_wait: Callable[[str], None],
 ) -> bytes | None:
     warn_at = time.monotonic() + WARN_S
     while True:
@@ -121,6 +129,7 @@ def _position(
             producer.open()
             return producer.position(stop)
         except BrokerUnavailableError as error:
+            on_wait(str(error))
             if time.monotonic() >= warn_at:
                 delivery_messages.POSITION_NOT_READ.log(log, destination, error)
                 warn_at = float("inf")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +12,7 @@ from fix_random import longer
 from random_shop import Shop, Topic, wait_until
 
 from canal_server.cli import main
+from canal_server.daemon.control import ask
 
 if TYPE_CHECKING:
     import random
@@ -40,8 +43,11 @@ def deliver(
     source_server: Any,
     database: str,
     kafka: Kafka,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., Pipeline]:
     """Give a function that starts a server with the delivery to the broker."""
+    for name in ("CANAL_HTTP_PORT", "CANAL_METRICS_PULL_PORT"):
+        monkeypatch.setenv(name, "0")  # a free one
 
     def start(main_settings: dict[str, Any], **settings: Any) -> Pipeline:
         pipeline = make_pipeline(source_server, database)
@@ -228,8 +234,60 @@ def test_a_message_that_is_too_large(
     pipeline.stop()
 
 
+def check_shown(
+    pipeline: Pipeline, capsys: pytest.CaptureFixture[str], reason: str
+) -> None:
+    """Check that a reason is in the status, the check, REST and the metrics."""
+    conf = ["--conf", str(pipeline.conf)]
+    assert main(["status", *conf]) == 0
+    text = capsys.readouterr().out
+    assert f"example: waits for its position in the message queue: {reason}" in text
+    assert "(since 2" in text
+    assert "is blocked: " + reason in text
+    assert main(["status", "--check", *conf]) == 5
+    (line,) = capsys.readouterr().out.splitlines()
+    assert reason in line
+    ports = ask(pipeline.conf, "status")
+    at = f"http://127.0.0.1:{ports['http_port']}"
+    with urllib.request.urlopen(f"{at}/api/v1/destinations/example") as answer:
+        shown = json.load(answer)
+    assert reason in shown["error"]
+    assert shown["error_since_ms"] > 0
+    assert (shown["delivery"]["state"], shown["ready"]) == ("blocked", False)
+    found = f"http://127.0.0.1:{ports['metrics_port']}/metrics"
+    with urllib.request.urlopen(found) as answer:
+        metrics = answer.read().decode()
+    labels = 'destination="example"'
+    assert f'canal_delivery_state{{{labels},state="blocked"}} 1.0' in metrics
+    (failing,) = re.findall(
+        rf"^canal_instance_failing_seconds\{{{labels}\}} (.*)$", metrics, re.MULTILINE
+    )
+    assert float(failing) > 0
+
+
+def test_transactions_that_brokers_refuse(
+    deliver: Callable[..., Pipeline],
+    make_kafka: Callable[..., Kafka],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The destination waits, and all that shows it says which setting to change."""
+    kafka = make_kafka("transaction.max.timeout.ms=60000")
+    pipeline = deliver({"kafka.bootstrap.servers": kafka.servers})
+    pipeline.wait_for_status(lambda status: bool(status.get("error")))
+    check_shown(
+        pipeline,
+        capsys,
+        "transactions of canal-position.example cannot begin: the brokers allow no"
+        " kafka.transaction.timeout.ms of 600000",
+    )
+    pipeline.stop()
+
+
 def test_a_broker_that_is_away(
-    deliver: Callable[..., Pipeline], kafka: Kafka, rng: random.Random
+    deliver: Callable[..., Pipeline],
+    kafka: Kafka,
+    rng: random.Random,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The destination waits for its position, says so, and then runs."""
     topic = followed(kafka, "example", 1)
@@ -242,6 +300,7 @@ def test_a_broker_that_is_away(
     shop.write(3)
     pipeline.start()
     pipeline.process.wait_for_log("waits for its position in the message queue: Kafka")
+    check_shown(pipeline, capsys, f"Kafka at {kafka.servers} does not answer")
     kafka.start()
     wait_until(lambda: topic.has_all(shop), pipeline.process)
     assert topic.log == all_ids(6)

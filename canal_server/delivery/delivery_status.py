@@ -16,7 +16,7 @@ OTHERS: Final = "(others)"
 class State(StrEnum):
     """What the delivery of a destination does."""
 
-    WAITING = "waiting"  # the destination does not run here
+    WAITING = "waiting"  # until the destination runs here, or for a first connection
     DELIVERING = "delivering"
     BLOCKED = "blocked"  # the broker takes nothing now
     STOPPED = "stopped"  # a message was refused for good

@@ -58,6 +58,7 @@ BLOCKED_AFTER_S: Final = 10.0  # without a confirmation
 RETRY_MAX_S: Final = 30.0
 SCHEMA_RETRY_S: Final = 30.0  # after a schema was refused, which somebody has to change
 ABANDON_S: Final = 1.0
+CONNECTING: Final = "for an answer of the brokers"
 END_S: Final = 2.0  # for what is on its way when the server stops
 
 
@@ -178,12 +179,7 @@ class QueueWorker:
             if not self._connected():
                 self._wait_until_here()
                 return
-            if self._producer is None:
-                self._producer = self._make_producer()
-            if not self._is_open:
-                self._open(self._producer)
-                self._is_open = True
-            self._deliver(self._producer)
+            self._deliver(self._opened())
         except MessageRefusedError as error:
             self._stay_stopped(error)
         except SchemaRefusedError as error:
@@ -209,6 +205,17 @@ class QueueWorker:
         if is_new or (self._left and not self._client.holds(self._left[0].batch_id)):
             self._left.clear()
         return True
+
+    def _opened(self) -> Producer:
+        """Return the producer, which is connected."""
+        if self._producer is None:
+            self._producer = self._make_producer()
+        if not self._is_open:
+            if self._state is State.WAITING:
+                self._become(State.WAITING, CONNECTING)
+            self._open(self._producer)
+            self._is_open = True
+        return self._producer
 
     def _open(self, producer: Producer) -> None:
         producer.open()
@@ -487,7 +494,7 @@ class QueueWorker:
                 state is State.DELIVERING
             ):
                 log.info(
-                    "destination %s: delivered to %s again",
+                    "destination %s: delivery to %s continues",
                     self.destination,
                     self._queue,
                 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -348,10 +349,34 @@ def test_the_cursor_is_moved_while_messages_are_refused(
     assert broker.numbers()[-2:] == [6, 7]
 
 
+def test_a_connection_that_takes_long(
+    instance: FakeInstance,
+    make: Callable[..., QueueWorker],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Meanwhile the status says that the brokers are waited for."""
+    broker, answers = Broker(), threading.Event()
+    monkeypatch.setattr(broker, "open", lambda: answers.wait(DEADLINE_S))
+    put(instance, 1)
+    worker = make(broker)
+    eventually(lambda: worker.status().reason == "for an answer of the brokers")
+    assert worker.status().state == "waiting"
+    answers.set()
+    eventually(lambda: broker.numbers() == [1])
+    eventually(lambda: _shown(worker) == ("delivering", ""))
+
+
+def _shown(worker: QueueWorker) -> tuple[str, str]:
+    return worker.status().state, worker.status().reason
+
+
 def test_a_topic_that_is_missing(
-    instance: FakeInstance, make: Callable[..., QueueWorker]
+    instance: FakeInstance,
+    make: Callable[..., QueueWorker],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It delays delivery, with the reason; nothing is sent twice."""
+    caplog.set_level("INFO")
     broker = Broker()
     broker.missing.add(TOPIC)
     put(instance, 1, 2)
@@ -361,6 +386,7 @@ def test_a_topic_that_is_missing(
     broker.missing.clear()
     eventually(lambda: broker.numbers() == [1, 2])
     eventually(lambda: worker.status().state == "delivering")
+    assert "destination example: delivery to a broker continues" in caplog.messages
 
 
 def test_a_message_that_is_too_large(

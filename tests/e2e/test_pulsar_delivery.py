@@ -90,7 +90,7 @@ def test_a_broker_that_is_away(
     pulsar.start()
     topic = Topic(pulsar.follow("example-partition-0"))
     wait_until(lambda: topic.has_all(shop), stopped.process)
-    stopped.process.wait_for_log(r"delivered to pulsarmq at .* again")
+    stopped.process.wait_for_log(r"delivery to pulsarmq at .* continues")
     failures = stopped.status()["delivery"]["failures"]
     pulsar.kill()
     shop.write(5)

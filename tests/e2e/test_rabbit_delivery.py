@@ -76,7 +76,7 @@ def test_a_broker_that_is_away(
     rabbit.start()
     topic = Topic(rabbit.follow(QUEUE))
     wait_until(lambda: topic.has_all(shop), stopped.process)
-    stopped.process.wait_for_log(r"delivered to rabbitmq at .* again")
+    stopped.process.wait_for_log(r"delivery to rabbitmq at .* continues")
     assert rabbit.password not in "".join(stopped.process.log)
 
 

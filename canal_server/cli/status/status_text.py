@@ -46,7 +46,8 @@ def delivery_text(delivery: dict[str, Any]) -> str:
         case "stopped":
             text = f"delivery to {queue} has stopped: {reason} (since {ago})"
         case _:
-            text = f"delivery to {queue} waits until the destination runs here"
+            what = reason or "until the destination runs here"
+            text = f"delivery to {queue} waits {what}"
     sent = f"{delivery['messages']} messages since the start"
     if waiting := delivery["in_flight"]:
         sent += f", {waiting} not confirmed"

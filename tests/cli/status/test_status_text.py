@@ -35,3 +35,21 @@ def test_warnings():
     lines = list(standing_lines({"warnings": ["a", "b"], "slowest_client": SLOW}))
     assert lines[:2] == ["warning: a", "warning: b"]
     assert len(lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("", "until the destination runs here"),
+        ("for an answer of the brokers", "for an answer of the brokers"),
+    ],
+)
+def test_a_delivery_that_waits(reason, expected):
+    """It says for what: the destination, or the brokers."""
+    delivery = {
+        "queue": "kafka at a:9092", "reason": reason, "since_ms": 0,
+        "state": "waiting", "messages": 0, "in_flight": 0,
+    }  # fmt: skip
+    (line,) = standing_lines({"delivery": delivery})
+    text = f"delivery to kafka at a:9092 waits {expected}"
+    assert line == f"{text}; 0 messages since the start"

@@ -136,17 +136,19 @@ class QueueDelivery:
                 if before is not None:
                     self._end(before)
                 after = before or self._ending_one(name)
-                workers[name] = self._started(config, Router(routing), form, after)
+                workers[name] = self._started(config, routing, form, after)
                 self._settled[name] = routing, form
             self._workers = workers
 
     def _started(
         self,
         config: InstanceConfig,
-        router: Router,
+        routing: RoutingConfig,
         form: MessageForm,
         after: QueueWorker | None,
     ) -> QueueWorker:
+        router = Router(routing)
+        what = f"{form}, {_described(routing)}"
         client = self._client_of(ClientIdentity(config.destination, CLIENT_ID))
         registry = form.registry_client()
         encode = form.encoder(router, registry)
@@ -174,6 +176,7 @@ class QueueDelivery:
                 partial(kind.transactional_producer, config.destination, router),
                 encode,
                 limits,
+                what=f"{what}, in transactions",
                 room=_room_of(config),
                 restart=partial(self._destinations.restart, config.destination),
                 after=after,
@@ -186,6 +189,7 @@ class QueueDelivery:
                 partial(self._kind.producer, router),
                 encode,
                 limits,
+                what=what,
                 after=after,
                 note=note,
             )
@@ -269,6 +273,22 @@ def stored_positions(
         partial(kind.transactional_producer, instance.destination),
         on_wait=on_wait,
     )
+
+
+def _described(routing: RoutingConfig) -> str:
+    """Return which topics and partitions messages have, for the log."""
+    topics = f"topic {routing.topic}"
+    if routing.dynamic_topic:
+        topics = (
+            f"topics by canal.mq.dynamicTopic = {routing.dynamic_topic}, else"
+            f" {routing.topic}"
+        )
+    if routing.partition_hash:
+        return (
+            f"{topics}, {routing.partitions} partitions by canal.mq.partitionHash ="
+            f" {routing.partition_hash}"
+        )
+    return f"{topics}, partition {routing.partition}"
 
 
 def routing_of(instance: InstanceConfig, queue: QueueConfig) -> RoutingConfig:

@@ -78,7 +78,7 @@ class QueueWorker:
     """A stage: the thread that delivers one destination.
 
     `make_producer` is called by that thread. It begins when the worker `after`, which
-    had other settings, has ended.
+    had other settings, has ended. `what` says what is sent where, for the log.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class QueueWorker:
         encode: Encode,
         limits: WorkerLimits,
         *,
+        what: str = "",
         after: QueueWorker | None = None,
         note: Callable[[str, Message, MessageRefusedError], Message] = note_message,
     ) -> None:
@@ -101,6 +102,8 @@ class QueueWorker:
         self._encode = encode
         self._limits = limits
         self._note = note
+        self._what = what
+        self._has_begun = False  # with this connection to the destination
         self._after = after
         self._stop = Stop()
         self._window: deque[OnWay] = deque()
@@ -202,6 +205,8 @@ class QueueWorker:
             return False
         # A new connection gets all again, and a move of the cursor voids batches.
         is_new = self._client.instance is not before
+        if is_new:
+            self._has_begun = False
         if is_new or (self._left and not self._client.holds(self._left[0].batch_id)):
             self._left.clear()
         return True
@@ -229,6 +234,16 @@ class QueueWorker:
         """Deliver until a stop. What else ends it is raised, with all given back."""
         if self._state is State.WAITING:
             self._become(State.DELIVERING)
+        if not self._has_begun:
+            self._has_begun = True
+            cursor = self._client.cursor()
+            log.info(
+                "destination %s: delivery to %s begins %s: %s",
+                self.destination,
+                self._queue,
+                f"after {cursor}" if cursor else "where reading begins",
+                self._what,
+            )
         self._progress_s = time.monotonic()
         try:
             while not self._stop.requested():

@@ -88,11 +88,19 @@ class TransactionWorker(QueueWorker):
         *,
         room: RoomInRing,
         restart: Callable[[RunningInstance], None],
+        what: str = "",
         after: QueueWorker | None = None,
         note: Callable[[str, Message, MessageRefusedError], Message] = note_message,
     ) -> None:
         super().__init__(
-            client, queue, make_producer, encode, limits, after=after, note=note
+            client,
+            queue,
+            make_producer,
+            encode,
+            limits,
+            what=what,
+            after=after,
+            note=note,
         )
         self._room = room
         self._restart = restart

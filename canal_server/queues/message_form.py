@@ -66,6 +66,16 @@ class MessageForm:
             registry=queue.registry,
         )
 
+    def __str__(self) -> str:
+        parts = [str(self.layout.value) if self.flat else "protobuf"]
+        if self.has_keys:
+            parts.append("with keys")
+        if self.has_tombstones:
+            parts.append("with tombstones")
+        if self.has_headers:
+            parts.append("with headers")
+        return ", ".join(parts)
+
     @property
     def is_by_event(self) -> bool:
         """Return whether a message has the rows of an event, whatever is in a batch."""

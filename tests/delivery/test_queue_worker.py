@@ -147,7 +147,10 @@ def make(instances: FakeInstances) -> Iterator[Callable[..., QueueWorker]]:
         broker: Broker, limits: WorkerLimits = LIMITS, encoder: Encode = encode
     ) -> QueueWorker:
         client = LocalClient(Service(instances), instances, WHO)
-        worker = QueueWorker(client, "a broker", lambda: broker, encoder, limits)
+        what = f"canal-json, topic {TOPIC}"
+        worker = QueueWorker(
+            client, "a broker", lambda: broker, encoder, limits, what=what
+        )
         made.append(worker)
         worker.start()
         return worker
@@ -164,9 +167,15 @@ def acked(instance: FakeInstance) -> int:
 
 
 def test_all_arrives(
-    instance: FakeInstance, make: Callable[..., QueueWorker]
-) -> None:  # fmt: skip
-    """Each entry once, in order; everything is acked, and counted by topic."""
+    instance: FakeInstance,
+    make: Callable[..., QueueWorker],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each entry once, in order; all is acked, and counted by topic.
+
+    The log has one line, with what is sent where, and the position.
+    """
+    caplog.set_level("INFO", queue_worker.__name__)
     broker = Broker()
     put(instance, *range(20))
     worker = make(broker)
@@ -177,6 +186,10 @@ def test_all_arrives(
     status = worker.status()
     assert (status.state, status.in_flight, status.failures) == ("delivering", 0, 0)
     assert status.topics == {TOPIC: (50, 90)}
+    begins = "destination example: delivery to a broker begins"
+    assert [each for each in caplog.messages if "delivery" in each] == [
+        f"{begins} where reading begins: canal-json, topic shop"
+    ]
 
 
 @pytest.mark.parametrize("is_few", [False, True])

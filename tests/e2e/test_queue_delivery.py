@@ -65,6 +65,9 @@ def test_kills(stopped: Pipeline, kafka: Kafka, rng: random.Random) -> None:
     shop = Shop(pipeline, rng, moves_keys=False)
     topic = Topic(*(kafka.follow("shop", number) for number in range(4)))
     deliver(pipeline, kafka, **BY_KEY)
+    pipeline.process.wait_for_log(
+        r"delivery to kafka at .* begins .*: canal-json, topic shop, 4 partitions"
+    )
     write_under_kills(pipeline, kafka, shop, topic, rng)
     stop_and_go_on(pipeline, shop, topic)
 

@@ -27,3 +27,22 @@ def test_whole_transactions(
         flat=True, raw=True, drops_markers=False, has_headers=has_headers, layout=layout
     )
     assert form.needs_transactions == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        (MessageForm(flat=True, raw=True, drops_markers=False), "canal-json"),
+        (MessageForm(flat=False, raw=True, drops_markers=False), "protobuf"),
+        (
+            MessageForm(
+                flat=True, raw=True, drops_markers=False, has_keys=True,
+                has_tombstones=True, has_headers=True, layout=MessageLayout.MAXWELL,
+            ),
+            "maxwell, with keys, with tombstones, with headers",
+        ),
+    ],
+)  # fmt: skip
+def test_as_text(form: MessageForm, expected: str) -> None:
+    """The log of a start names it."""
+    assert str(form) == expected

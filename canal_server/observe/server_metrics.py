@@ -255,6 +255,13 @@ def _add_delivery(families: Families, name: str, found: Mapping[str, Any]) -> No
             destination=name,
             state=state.value,
         )
+    fails = found["state"] in (State.BLOCKED, State.STOPPED)
+    families.gauge(
+        "canal_delivery_failing_seconds",
+        "How long the delivery has been blocked or stopped; 0 while it is not",
+        max(0.0, time.time() - found["since_ms"] / 1000) if fails else 0.0,
+        destination=name,
+    )
     for suffix, help_, value in (
         ("in_flight", "Messages that the broker has not confirmed", "in_flight"),
         ("in_flight_bytes", "Bytes of these messages", "in_flight_bytes"),

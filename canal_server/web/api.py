@@ -150,6 +150,11 @@ class Api:
         content: dict[str, Any] = {"status": "ready" if is_ready else "not ready"}
         if not self._rules.users.has_file:  # names are for those who may observe them
             content["destinations"] = states
+            content["delivery"] = {
+                each.destination: each.status["delivery"]["state"]
+                for each in readings
+                if each.status.get("delivery")
+            }
         status = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
         return JSONResponse(content, status)
 

@@ -105,6 +105,15 @@ CASES = {
         f'canal_client_state{{{LABELS},client="1",state="lost"}}': "1x10"
     },
     "CanalBlockedByClient": {STATE % "blocked_on_client": "1x10"},
+    "CanalDeliveryStopped": {
+        f'canal_delivery_state{{{LABELS},state="stopped"}}': "1x10"
+    },
+    "CanalDeliveryFailing": {f"canal_delivery_failing_seconds{{{LABELS}}}": "121x10"},
+    "CanalDeliveryLag": {
+        f'canal_client_lag_seconds{{{LABELS},client="1001"}}': "70x10",
+        f'canal_delivery_state{{{LABELS},state="delivering"}}': "1x10",
+        f'canal_delivery_state{{{LABELS},state="stopped"}}': "0x10",
+    },
     "CanalCertificateExpires": {
         f"canal_certificate_expiry_seconds{{{LABELS}}}": "1209000-60x10"
     },
@@ -193,6 +202,9 @@ def test_an_alert_fires(tmp_path, alert):
         STATE % "waiting": "0x10",
         f"canal_instance_failing_seconds{{{LABELS}}}": "0x10",
         f"canal_instance_source_lag_seconds{{{LABELS}}}": "1x10",
+        f'canal_delivery_state{{{LABELS},state="stopped"}}': "0x10",
+        f"canal_delivery_failing_seconds{{{LABELS}}}": "0x10",
+        f'canal_client_lag_seconds{{{LABELS},client="1001"}}': "1x10",
     }
     check_alert(tmp_path, RULES, alert, healthy, CASES[alert])
 

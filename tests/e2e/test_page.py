@@ -8,6 +8,7 @@ import pytest
 from chromium import open_page, running_browser
 from fix_pipeline import DESTINATION
 from fix_store import eventually
+from servers import free_port
 
 from canal_server.client.range_client import RangedClient
 from canal_server.daemon.control import ask
@@ -163,6 +164,30 @@ def test_where_a_client_stands(browser, pipeline):
             assert cells.nth(number).locator(".time").text_content()
         client.ack(sent.id)
         cells.nth(3).get_by_text("nothing more").wait_for()
+
+
+def test_a_delivery_whose_broker_is_away(browser, pipeline):
+    """The page says that it is blocked, why, and what to do about it."""
+    pytest.importorskip("confluent_kafka", reason="the extra `kafka` is missing")
+    broker = f"127.0.0.1:{free_port()}"
+    pipeline.main_settings |= {
+        "canal.serverMode": "kafka",
+        "kafka.bootstrap.servers": broker,
+    }
+    pipeline.configure({})
+    pipeline.start()
+    pipeline.wait_for_status(lambda status: status["delivery"]["state"] == "blocked")
+    with open_page(browser) as page:
+        page.goto(url_of(pipeline))
+        card = card_of(page)
+        card.get_by_text(
+            re.compile(f"Delivery to kafka at {broker} is blocked: Kafka at {broker}")
+        ).wait_for()
+        card.get_by_text(f"kafka at {broker}: blocked, 0 messages").wait_for()
+        assert "warn" in card.locator(".state").get_attribute("class")
+        more = card.locator(".notes a").first.get_attribute("href")
+        assert more.endswith("#delivery-failed")
+    pipeline.stop()
 
 
 def test_an_operator_removes_a_ranged_subscription(browser, pipeline):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
+import pytest
 from observed import instance_metrics, reading_of
 
+from canal_server.delivery.delivery_status import DeliveryStatus, State
 from canal_server.instance.client_lags import IN_RING, ClientLag
 from canal_server.observe.lease_metrics import lease_metrics
 from canal_server.observe.server_metrics import server_metrics
@@ -129,3 +132,27 @@ def test_leases():
         samples_of(lease_metrics(readings))["canal_zookeeper_connected", "zk1:2181"]
         == 0
     )
+
+
+@pytest.mark.parametrize(
+    ("state", "fails"),
+    [
+        (State.WAITING, False),
+        (State.DELIVERING, False),
+        (State.BLOCKED, True),
+        (State.STOPPED, True),
+    ],
+)
+def test_a_delivery(state: State, *, fails: bool) -> None:
+    """Its state, and for how long it has been one in which nothing is delivered."""
+    delivery = DeliveryStatus(
+        queue="kafka at k:9092", state=state, reason="", since_ms=0, in_flight=0,
+        in_flight_bytes=0, batches=1, failures=2, too_large=0, topics={"shop": (3, 9)},
+    )  # fmt: skip
+    reading = reading_of(instance_metrics())
+    status = {**reading.status, "delivery": delivery.as_json()}
+    samples = samples_of(server_metrics([replace(reading, status=status)]))
+    assert samples["canal_delivery_state", state.value] == 1
+    failing_s = samples["canal_delivery_failing_seconds",]
+    assert failing_s == pytest.approx(time.time() if fails else 0, abs=600)
+    assert samples["canal_delivery_messages_total", "shop"] == 3

@@ -58,6 +58,15 @@ def test_health(http, server):
         assert answer.json()["destinations"]["four"] == "failed"
 
 
+def test_a_delivery_that_has_stopped(server, http):
+    """The server is ready nevertheless; the answer, and the destination's, say it."""
+    server.deliveries["one"] = {"queue": "kafka at k:9092", "state": "stopped"}
+    answer = http.get("/readyz")
+    assert (answer.status_code, answer.json()["delivery"]) == (200, {"one": "stopped"})
+    one = http.get(f"{BASE}/destinations/one").json()
+    assert one["delivery"]["state"] == "stopped"
+
+
 def test_destinations(http):
     """The list has all of them, and whether actions are allowed."""
     found = http.get(f"{BASE}/destinations").json()

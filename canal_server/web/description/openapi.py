@@ -55,6 +55,11 @@ _VIEW: Final[Json] = {
         "description": "tables whose columns are not certain at this position:"
         " `reason`, `count` and `tables`, the first of them",
     },
+    "delivery": {
+        **OBJECT,
+        "description": "what the delivery to a message queue does, with the keys of"
+        " `delivery` in `canal-server status --json`; null, or missing: there is none",
+    },
     "rows": {**INTEGER, "description": "rows read since it started"},
     "store_fill_ratio": {**NUMBER, "description": "0 to 1"},
     "allows_actions": {"type": "boolean", "description": "for who sent the request"},
@@ -174,6 +179,7 @@ _PROBLEM: Final[Json] = {
 _HEALTH: Final[Json] = {
     "status": {"type": "string"},
     "destinations": {"type": "object", "additionalProperties": {"type": "string"}},
+    "delivery": {"type": "object", "additionalProperties": {"type": "string"}},
 }
 _SUBSCRIPTION: Final[Json] = {
     "name": "name",

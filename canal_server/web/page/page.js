@@ -105,6 +105,7 @@ function showOne(card, each, all) {
     ["Lag behind the source", duration(each.lag_s)],
     ["Ring", each.store_fill_ratio === null ? "-" : `${Math.round(each.store_fill_ratio * 100)} % full`],
     ["Rows since the start", number(each.rows)],
+    ...(each.delivery ? [["Message queue", `${each.delivery.queue}: ${each.delivery.state}, ${number(each.delivery.messages)} messages since the start`]] : []),
   ]);
   const path = `destinations/${encodeURIComponent(each.destination)}`;
   const allowed = (action) => (each.allows_actions ? action : null);
@@ -130,6 +131,12 @@ function notesOf(each) {
   for (const why of Object.values(each.lost_clients ?? {})) {
     notes.unshift({ text: why, anchor: "client-position-lost" });
   }
+  if (deliveryFails(each)) {
+    const { queue, state, reason, since_ms: since } = each.delivery;
+    const [what, anchor] = state === "stopped" ? ["has stopped", "delivery-stopped"]
+      : ["is blocked", each.running ? "delivery-failed" : "position-not-read"];
+    notes.unshift({ text: `Delivery to ${queue} ${what}: ${reason}, since ${clock(since)}`, anchor });
+  }
   if (each.blocked) {
     notes.unshift({ text: `${each.blocked.reason}, since ${clock(each.blocked.since_ms)}`, anchor: "ring-is-full" });
   }
@@ -141,8 +148,13 @@ function runsOn(each) {
   return each.runs_on ? `${each.runs_on} (this server)` : "this server";
 }
 
+function deliveryFails(each) {
+  return ["blocked", "stopped"].includes(each.delivery?.state);
+}
+
 function stateClass(each) {
-  if (!each.ready) return "bad";
+  if (!each.ready || each.delivery?.state === "stopped") return "bad";
+  if (deliveryFails(each)) return "warn";
   return each.state === "dumping" || each.state === "standby" || each.state === "idle" ? "good" : "warn";
 }
 

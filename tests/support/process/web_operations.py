@@ -36,6 +36,7 @@ class NotedServer:
 
     def __init__(self) -> None:
         self.lives = {"one": "stopped", "two": "idle"}
+        self.deliveries: dict[str, object] = {}  # by destination
         self.asked: list[tuple[object, ...]] = []
         self.fails: Exception | None = None
         self.before_plan: Callable[[], object] = lambda: None
@@ -70,7 +71,13 @@ class NotedServer:
         return [
             Reading(
                 name,
-                {"destination": name, "running": False, "life": life, "error": ""},
+                {
+                    "destination": name,
+                    "running": False,
+                    "life": life,
+                    "error": "",
+                    "delivery": self.deliveries.get(name),
+                },
                 RequestCounts(),
                 None,
             )

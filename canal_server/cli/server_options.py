@@ -32,6 +32,11 @@ PASSWORD_VARIABLE = "CANAL_PASSWORD"  # noqa: S105  # its name, not its value
 HOST: Final = "127.0.0.1"
 PORT: Final = 11111
 DESTINATION: Final = "example"
+_CLOSED: Final = (
+    "connection refused; this server delivers to %s, and opens no port for clients: set"
+    " canal.mq.serveClients = true in canal.properties and restart it, or read its"
+    " topics"
+)
 _ANY: Final = ("", "0.0.0.0", "::")  # noqa: S104  # wildcard listen addresses
 
 
@@ -67,8 +72,10 @@ def complete_link(args: argparse.Namespace, *, changes: bool = False) -> None:
     """Fill in omitted options from the conf folder, or with defaults.
 
     `changes` as in `add_link_options`. `own_conf` becomes the conf folder if the server
-    that it describes is the one to connect to, else None. Raises ConfigError.
+    that it describes is the one to connect to, else None; `delivers_to` the kind of
+    message queue for which that one opens no port. Raises ConfigError.
     """
+    args.delivers_to = ""
     conf = args.conf
     if conf is None and args.host is None and args.port is None:
         folder = default_conf()
@@ -77,6 +84,8 @@ def complete_link(args: argparse.Namespace, *, changes: bool = False) -> None:
     args.own_conf = conf if args.host is None and args.port is None else None
     if conf is not None:
         config = load(conf, os.environ)
+        if args.own_conf is not None and not config.server.listen:
+            args.delivers_to = config.server.queue.mode.value
         if args.host is None and not args.tls and config.server.tls.required:
             # A named authority is trusted instead of this one certificate.
             args.tls = bool(args.tls_ca_file) or _own_context(
@@ -158,6 +167,8 @@ def failure_of(args: argparse.Namespace, error: Exception) -> str:
     """Return the message for an error, with the server and the reason."""
     where = f"{args.destination} at {args.host}:{args.port}"
     why = _reason(error, f"{args.host}:{args.port}: ")
+    if args.delivers_to and isinstance(error, ConnectionRefusedError):
+        why = _CLOSED % args.delivers_to
     if isinstance(error, LoginRefused) and not (args.user or args.tls_cert_file):
         why += "; log in with --user and --password-file"
     return f"canal-server {args.command}: {where}: {why}"

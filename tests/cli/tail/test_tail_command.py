@@ -191,6 +191,44 @@ def test_no_server(capsys):
     )
 
 
+def test_a_server_that_delivers_to_a_queue(capsys, tmp_path):
+    """Its port is closed: which key opens it is said, of its own server only."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    main_file = tmp_path / "canal.properties"
+    lines = [
+        f"canal.port = {port}",
+        "canal.destinations = example",
+        "canal.serverMode = kafka",
+        "kafka.bootstrap.servers = k:9092",
+    ]
+    (tmp_path / "example").mkdir()
+    (tmp_path / "example/instance.properties").write_text(
+        "canal.instance.master.address = 127.0.0.1:3306\n"
+        "canal.instance.dbUsername = canal\n"
+        "canal.instance.dbPassword = canal\n"
+    )
+    closed = (
+        "connection refused; this server delivers to kafka, and opens no port for"
+        " clients: set canal.mq.serveClients = true in canal.properties and restart"
+        " it, or read its topics"
+    )
+    for more, expected in (
+        ("", closed),
+        (
+            "canal.mq.serveClients = true",
+            "connection refused; check that the server is running on this port",
+        ),
+    ):
+        main_file.write_text("\n".join([*lines, more]))
+        assert main(["tail", "--conf", str(tmp_path)]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.endswith(expected)
+    main_file.write_text("\n".join(lines))
+    assert main(["tail", "--conf", str(tmp_path), "--port", str(port)]) == 1
+    assert closed not in capsys.readouterr().err
+
+
 def test_no_server_of_ours(capsys):
     """Another kind of server, such as MySQL, is recognized; status 1."""
     with socket.create_server(("127.0.0.1", 0)) as listener:

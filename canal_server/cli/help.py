@@ -56,7 +56,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "position": (
         ("positions of all clients", "position show"),
         ("repeat the last hour for client 1001",
-         "position seek --destination shop --client 1001 --to -1h"),
+         "position seek --destination shop --client-id 1001 --to -1h"),
     ),
     "position show": (
         ("all destinations", "position show"),
@@ -66,7 +66,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("preview repeating the last hour",
          "position seek --destination shop --to -1h --dry-run"),
         ("move one client without confirmation",
-         "position seek --client 1001 --to binlog.000003:4711 --yes"),
+         "position seek --client-id 1001 --to binlog.000003:4711 --yes"),
         ("skip everything up to now", "position seek --destination shop --to latest"),
     ),
     "subscriptions": (

@@ -38,6 +38,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     add_link_options(parser, changes=True)
     parser.add_argument(
         "--client-id",
+        "--client",
+        dest="client_id",
         type=int,
         required=True,
         metavar="ID",

@@ -32,6 +32,7 @@ function __canal_server_command
                     ' position seek --destination' \
                     ' position seek --to' \
                     ' position seek --source' \
+                    ' position seek --client-id' \
                     ' position seek --client' \
                     ' subscriptions list --conf' \
                     ' subscriptions list --destination' \
@@ -104,6 +105,7 @@ function __canal_server_command
                     ' unsubscribe --tls-key-file' \
                     ' unsubscribe --password-file' \
                     ' unsubscribe --client-id' \
+                    ' unsubscribe --client' \
                     ' decode --source' \
                     ' decode --password-env' \
                     ' decode --password-file' \
@@ -249,7 +251,7 @@ complete -c canal-server -n '__canal_server_at \' position seek\'' -l conf -x -a
 complete -c canal-server -n '__canal_server_at \' position seek\'' -l destination -x -a '(__canal_server_destinations)' -d 'destination whose clients to move; required if several destinations are configured'
 complete -c canal-server -n '__canal_server_at \' position seek\'' -l to -x -d 'new position: FILE:POSITION, a GTID set, a time with a zone (2026-11-21T10:00:00+00:00), in milliseconds since 1970 or relative to now (-1h, -10m, -2d), oldest, latest'
 complete -c canal-server -n '__canal_server_at \' position seek\'' -l source -x -d 'move only in this source of a group, given as masterN or by its address; required for FILE:POSITION and a GTID set (default: all)'
-complete -c canal-server -n '__canal_server_at \' position seek\'' -l client -x -d 'only this client; repeatable (default: all)'
+complete -c canal-server -n '__canal_server_at \' position seek\'' -l client-id -l client -x -d 'only this client; repeatable (default: all)'
 complete -c canal-server -n '__canal_server_at \' position seek\'' -l dry-run -d 'print what would happen, change nothing'
 complete -c canal-server -n '__canal_server_at \' position seek\'' -l yes -d 'move without confirmation'
 complete -c canal-server -n '__canal_server_at \' position seek\'' -l json -d 'print JSON'
@@ -356,7 +358,7 @@ complete -c canal-server -n '__canal_server_at \' unsubscribe\'' -l tls-ca-file 
 complete -c canal-server -n '__canal_server_at \' unsubscribe\'' -l tls-cert-file -r -F -d 'certificate to show to the server, PEM'
 complete -c canal-server -n '__canal_server_at \' unsubscribe\'' -l tls-key-file -r -F -d 'its private key, PEM (default: in that file)'
 complete -c canal-server -n '__canal_server_at \' unsubscribe\'' -l password-file -r -F -d 'file with the password for the login (default: the password in $CANAL_PASSWORD)'
-complete -c canal-server -n '__canal_server_at \' unsubscribe\'' -l client-id -x -d 'id of the client; `canal-server status` lists them'
+complete -c canal-server -n '__canal_server_at \' unsubscribe\'' -l client-id -l client -x -d 'id of the client; `canal-server status` lists them'
 complete -c canal-server -n '__canal_server_at \' unsubscribe\'' -l json -d 'print JSON'
 complete -c canal-server -n '__canal_server_at \' decode\'' -s h -l help -d 'show this help message and exit'
 complete -c canal-server -n '__canal_server_at \' decode\'' -l source -x -d 'server to read table definitions from, and the binlog with --from: mysql://user@host:port'

@@ -106,9 +106,10 @@ def test_a_destination_that_is_not_there(serve, capsys):
     assert shown.startswith(f"canal-server unsubscribe: other at 127.0.0.1:{port}: ")
 
 
-def test_no_server(capsys):
-    """Without a server, that is reported in one line."""
-    assert unsubscribe(1, "--client-id", "7") == 1
+@pytest.mark.parametrize("option", ["--client-id", "--client"])
+def test_no_server(capsys, option):
+    """Without a server, that is reported in one line, whatever the option is called."""
+    assert unsubscribe(1, option, "7") == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith(
         "connection refused; check that the server is running on this port"

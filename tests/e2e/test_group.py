@@ -156,7 +156,7 @@ def test_one_source_purged(make_group, mysql_server, own_server, database, capsy
         line = group.pipeline.process.wait_for_log("ERROR .* BinlogPurged")
         assert "destination example/master2: BinlogPurged: " in line
         assert f"missing: {missing}, the oldest file is now {left};" in line
-        options = f"{' '.join(conf)} {way_out.replace(' --to', ' --client ID --to')}"
+        options = f"{' '.join(conf)} {way_out.replace(' --to', ' --client-id ID --to')}"
         assert f"`{seek} {options}`" in line
         assert "the other sources of example continue" in line
         group.receive_until(client, lambda: first.checker.done == 6)
@@ -172,7 +172,10 @@ def test_one_source_purged(make_group, mysql_server, own_server, database, capsy
         assert main(["position", "show", *conf]) == 0
         shown = capsys.readouterr().out
         assert f"{missing} purged: changes" in shown
-        assert f"{seek} {options.partition(' --client')[0]} --client 1001 --to" in shown
+        assert (
+            f"{seek} {options.partition(' --client-id')[0]} --client-id 1001 --to"
+            in shown
+        )
 
         assert main(["position", "seek", *conf, *way_out.split(), "--yes"]) == 0
         assert f"{missing} purged" in capsys.readouterr().out

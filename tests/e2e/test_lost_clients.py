@@ -119,7 +119,7 @@ def test_what_an_operator_sees(leave, monkeypatch, capsys):
     pipeline.wait_for_status(lambda status: status.get("lost_clients"))
     (why,) = pipeline.status()["lost_clients"].values()
     command = f"`canal-server position seek --conf {pipeline.conf} --destination"
-    assert f"{command} example --client {DEAD} --to oldest`" in why
+    assert f"{command} example --client-id {DEAD} --to oldest`" in why
     pipeline.wait_for_status(lambda status: status["state"] == "running")
     assert cli.main(["status", "--check", "--conf", str(pipeline.conf)]) == 7
     assert capsys.readouterr().out == f"example: {why}\n"

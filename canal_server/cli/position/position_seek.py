@@ -55,8 +55,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     add("--source", metavar="NAME", help="move only in this source of a group, given "
         "as masterN or by its address; required for FILE:POSITION and a GTID set "
         "(default: all)")  # fmt: skip
-    add("--client", type=int, action="append", metavar="ID",
-        help="only this client; repeatable (default: all)")  # fmt: skip
+    add("--client-id", "--client", dest="client", type=int, action="append",
+        metavar="ID", help="only this client; repeatable (default: all)")  # fmt: skip
     add(
         "--dry-run", action="store_true", help="print what would happen, change nothing"
     )

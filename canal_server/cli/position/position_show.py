@@ -177,7 +177,7 @@ def _position_lines(what: str, position: dict[str, Any], named: str) -> Iterator
     if position["problem"]:
         yield f"    {position['problem']}"
     if position["gone"] is not None:
-        client = f" --client {position['client']}" if "client" in position else ""
+        client = f" --client-id {position['client']}" if "client" in position else ""
         seek = f"canal-server position seek {named}{client} --to"
         yield f"    {position['gone']['text']}"
         yield "    options: restore the files; or reload the tables, then run"

@@ -49,7 +49,7 @@ def purged_message(
         show = f"canal-server position show {conf_option}".rstrip()
         message += (
             f"; {back}reload the tables and run `canal-server position seek {named}"
-            " --client ID --to oldest` to resume at the oldest file, for each client"
+            " --client-id ID --to oldest` to resume at the oldest file, for each client"
             f" that `{show}` shows {who}; the others resume automatically"
         )
     else:

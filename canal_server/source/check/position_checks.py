@@ -134,7 +134,7 @@ def _lost_result(
         f"client {client} is {why}; the oldest file is {_oldest(files)}"
         + (f" (also lost: the positions of client {others})" if others else ""),
         "put the files back, or reload the tables and run"
-        f" {checked.seek} --client {client} --to oldest",
+        f" {checked.seek} --client-id {client} --to oldest",
     )
 
 

@@ -107,7 +107,7 @@ def test_a_cursor_whose_file_was_purged(checked_server, conf_for, check):
     assert "client 1001 is at binlog.000001:4, but binlog.000001" in message
     assert f"the oldest file is {file}" in message
     seek = f"canal-server position seek --conf {conf} --destination example"
-    assert f"{seek} --client 1001 --to oldest" in message
+    assert f"{seek} --client-id 1001 --to oldest" in message
     assert found.failing() == ["cursors"]
     # What is there is not lost.
     stored_at(conf, checked_server, *checked_server.binlog_position())

@@ -171,6 +171,11 @@ def test_a_single_source_has_no_name(conf, capsys):
             1,
             "client 7 is not subscribed to one; known clients: 1001",
         ),
+        (
+            ["--to", "oldest", "--destination", "one", "--client-id", "7"],
+            1,
+            "client 7 is not subscribed to one; known clients: 1001",
+        ),
         (["--to", "oldest", "--destination", "one"], 1, "cannot connect"),
     ],
 )

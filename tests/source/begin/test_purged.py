@@ -35,7 +35,8 @@ def test_single_source(stored: LogPosition, back: str) -> None:
         who = "as purged"
     assert purged_message("gone", "shop", stored, HERE, FILES) == (
         f"gone{back}reload the tables and run `canal-server position seek"
-        " --destination shop --client ID --to oldest` to resume at the oldest file, for"
+        " --destination shop --client-id ID --to oldest` to resume at the oldest file,"
+        " for"
         f" each client that `canal-server position show` shows {who}; the others resume"
         " automatically"
     )
@@ -62,5 +63,5 @@ def test_one_of_a_group() -> None:
     shown = purged_message(
         "gone", "shop/master2", at(HERE, "binlog.000006"), HERE, FILES
     )
-    assert "--destination shop --source master2 --client ID --to oldest`" in shown
+    assert "--destination shop --source master2 --client-id ID --to oldest`" in shown
     assert shown.endswith("; the other sources of shop continue")

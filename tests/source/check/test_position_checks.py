@@ -122,7 +122,7 @@ def test_the_remedy_of_a_lost_position():
         checked_of(client_at("binlog.000001"), destination="all/master2", number=2),
     )
     assert found.remedy.endswith(
-        "canal-server position seek --destination all --source master2 --client 1001"
+        "canal-server position seek --destination all --source master2 --client-id 1001"
         " --to oldest"
     )
 

@@ -33,6 +33,7 @@ from canal_server.config.properties import (
     UnreadableError,
     read_properties,
 )
+from canal_server.config.queue_hints import hash_hints
 from canal_server.config.queue_section import BROKER_SECRETS
 from canal_server.config.schema import (
     BufferConfig,
@@ -395,6 +396,7 @@ class _Loading:
             _source,
         )
         self._hints += group_sources.hints(lookup, problems, grouped=grouped)
+        self._hints += hash_hints(lookup)
         self._hints += exposed_files(
             [*INSTANCE_KEYS, *group_sources.keys_of(numbered)], lookup, self._conf_dir
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.config.schema import ServerMode
-from canal_server.queues.producers.kafka_producer import KafkaProducer, TopicCreation
+from canal_server.queues.producers.kafka_admin import TopicCreation
+from canal_server.queues.producers.kafka_producer import KafkaProducer
 from canal_server.queues.producers.kafka_rights import TransactionRights
 from canal_server.queues.producers.kafka_settings import (
     SERVERS_KEY,
@@ -85,7 +86,7 @@ class KafkaKind:
         return KafkaProducer(
             self._settings,
             purpose=purpose_of(self._queue),
-            creation=self._creation(router),
+            creation=self.creation(router),
             passes_refused=bool(self._queue.too_large_topic),
             is_pushed=True,
         )
@@ -98,7 +99,7 @@ class KafkaKind:
             self._settings,
             position_topic(self._queue.position_topic, destination),
             purpose=purpose_of(self._queue),
-            creation=self._creation(router),
+            creation=self.creation(router),
             replicas=self._queue.topic_replicas,
         )
 
@@ -111,7 +112,8 @@ class KafkaKind:
             replicas=self._queue.topic_replicas,
         )
 
-    def _creation(self, router: Router | None) -> TopicCreation | None:
+    def creation(self, router: Router | None) -> TopicCreation | None:
+        """Return how topics are created, None: they are not."""
         queue = self._queue
         if router is None or not queue.create_topics:
             return None

@@ -241,7 +241,7 @@ def test_rights_of_exactly_once(stopped: Pipeline, rights: Kafka, capsys: Any) -
     name = f"canal-position.{DESTINATION}"
 
     def transactions() -> str:
-        return checked(stopped, capsys, "transaction")
+        return checked(stopped, capsys, "transactional id")
 
     def position() -> str:
         return checked(stopped, capsys, f"topic {name}")

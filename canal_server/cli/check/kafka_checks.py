@@ -1,35 +1,42 @@
-"""Checks of Kafka: brokers that answer, topics with enough partitions, rights."""
+"""Checks of Kafka: brokers that answer, topics, and the rights of transactions."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
+from canal_server.cli.check.kafka_topic_checks import (
+    TopicsThere,
+    ask_brokers,
+    check_creation,
+    check_topics,
+)
 from canal_server.cli.check.queue_results import QUEUE, TOPICS, skipped_topics
-from canal_server.config.schema import MessageKeys, MessageLayout
-from canal_server.delivery.queue_delivery import routing_of
+from canal_server.cli.check.topic_plan import TopicPlan, plan_of
 from canal_server.delivery.queue_kinds import KafkaKind
 from canal_server.errors import CanalError, ConfigError
-from canal_server.model.check_results import CheckResult, fail, ok, skip, warn
-from canal_server.queues.routing import Router
+from canal_server.model.check_results import CheckResult, fail, ok, skip
+from canal_server.queues.producers.kafka_rights import LIMIT_KEY
+from canal_server.queues.producers.kafka_transactions import TIMEOUT_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from canal_server.config.schema import DaemonConfig, InstanceConfig, QueueConfig
 
+AT_A_TIME: Final = 16  # sources that are asked for their tables together
 EXACTLY_ONCE: Final = "exactly_once"
 
 
 def check_kafka(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
     """Yield what is found; `server` is the subject of what concerns them all."""
     queue = config.server.queue
-    topics: Mapping[str, int] | None = None
-    unwritable: Mapping[str, object] = {}
+    plans, wrong = _plans(config)
+    there: TopicsThere | None = None
     try:
-        producer = KafkaKind(queue).producer(None)
-        topics = producer.topics()
-        named = {name for each in config.instances for name in _names(each, queue)}
-        unwritable = producer.denied(sorted(named & topics.keys()), "Write")
+        kind = KafkaKind(queue)
+        producer = kind.producer(None)
+        there = ask_brokers(producer, kind, list(plans.values()))
         producer.close(0.0)
     except ConfigError as error:
         yield from (fail(QUEUE, each).of(server) for each in error.problems)
@@ -37,22 +44,49 @@ def check_kafka(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
         yield fail(QUEUE, str(error)).of(server)
     else:
         text = f"{queue.mode.value} at {producer.servers} answers"
-        yield ok(QUEUE, f"{text}, {len(topics)} topics").of(server)
-    if topics is None:
+        yield ok(QUEUE, f"{text}, {len(there.partitions)} topics").of(server)
+        yield from (each.of(server) for each in check_creation(there))
+    if there is None:
         yield from skipped_topics(config)
         return
     for instance in config.instances:
-        for each in _check_topics(instance, queue, topics, unwritable):
-            yield each.of(instance.destination)
+        name = instance.destination
+        yield from (each.of(name) for each in wrong.get(name, ()))
+        if name in plans:
+            for each in check_topics(plans[name], queue, there):
+                yield each.of(name)
         if queue.exactly_once:
-            for each in _check_transactions(instance.destination, queue):
-                yield each.of(instance.destination)
+            for each in _check_transactions(name, queue):
+                yield each.of(name)
+
+
+def _plans(
+    config: DaemonConfig,
+) -> tuple[dict[str, TopicPlan], dict[str, list[CheckResult]]]:
+    """Return the topics of destinations, and what is wrong with their settings."""
+    queue = config.server.queue
+    plans: dict[str, TopicPlan] = {}
+    wrong: dict[str, list[CheckResult]] = {}
+
+    def plan(instance: InstanceConfig) -> None:
+        try:
+            plans[instance.destination] = plan_of(instance, queue)
+        except ConfigError as error:
+            wrong[instance.destination] = [fail(TOPICS, e) for e in error.problems]
+
+    with ThreadPoolExecutor(AT_A_TIME, "topics") as pool:
+        list(pool.map(plan, config.instances))
+    return plans, wrong
 
 
 def _check_transactions(destination: str, queue: QueueConfig) -> Iterator[CheckResult]:
     """Ask for the rights of `canal.mq.exactlyOnce`, without a transaction."""
     rights = KafkaKind(queue).transaction_rights(destination)
     name = rights.topic
+    try:
+        yield _check_timeout(rights.timeout_ms, rights.timeout_max())
+    except CanalError as error:
+        yield skip(EXACTLY_ONCE, f"kafka.{TIMEOUT_KEY}", str(error))
     try:
         why_not = rights.why_no_transactions()
         if why_not:
@@ -78,73 +112,19 @@ def _check_transactions(destination: str, queue: QueueConfig) -> Iterator[CheckR
         rights.close(0.0)
 
 
-def _names(instance: InstanceConfig, queue: QueueConfig) -> list[str]:
-    """Return the topics that the settings name; none if they are wrong."""
-    try:
-        fixed = Router(routing_of(instance, queue)).fixed_topics()
-    except ConfigError:  # reported with the topics
-        return []
-    notes = [queue.too_large_topic] if queue.too_large_topic else []
-    return [*fixed, *notes]
-
-
-def _check_topics(
-    instance: InstanceConfig,
-    queue: QueueConfig,
-    topics: Mapping[str, int],
-    unwritable: Mapping[str, object],
-) -> Iterator[CheckResult]:
-    routing = routing_of(instance, queue)
-    try:
-        router = Router(routing)
-    except ConfigError as error:
-        yield from (fail(TOPICS, each) for each in error.problems)
-        return
-    if _shares_keys(queue) and not routing.dynamic_topic:
-        yield warn(
-            TOPICS,
-            f"all tables share topic {routing.topic}, and keys of Debezium do not name"
-            " the table: set canal.mq.dynamicTopic = .*\\\\..*, or do not compact it",
+def _check_timeout(timeout_ms: str, limit_ms: str) -> CheckResult:
+    """Check that the brokers accept the timeout; an empty limit is not known."""
+    what = f"kafka.{TIMEOUT_KEY} = {timeout_ms}"
+    if not limit_ms.isdecimal():
+        why = (
+            f"the account may not read {LIMIT_KEY} of the brokers: allow"
+            " DescribeConfigs on the cluster, or compare them"
         )
-    for name in dict.fromkeys(_names(instance, queue)):
-        count = topics.get(name)
-        if name == queue.too_large_topic:
-            needed = 1
-        elif routing.partition_hash:
-            needed = router.partitions_of(name)
-        else:
-            needed = routing.partition + 1
-        if count is None and queue.create_topics:
-            yield ok(TOPICS, f"topic {name} will be created, {needed} partitions")
-        elif count is None:
-            yield warn(
-                TOPICS,
-                f"topic {name} does not exist, or the account may not see it: create"
-                f" it with {needed} partitions, set canal.mq.topics.create, or leave it"
-                " to the brokers (auto.create.topics.enable)",
-            )
-        elif count < needed:
-            yield fail(
-                TOPICS,
-                f"topic {name} has {count} partitions, {needed} are needed: add"
-                " partitions, or lower canal.mq.partitionsNum,"
-                " canal.mq.dynamicTopicPartitionNum or canal.mq.partition",
-            )
-        elif name in unwritable:
-            yield fail(
-                TOPICS,
-                f"the account may not write to topic {name}: allow Write and Describe"
-                " on it",
-            )
-        else:
-            yield ok(TOPICS, f"topic {name} has {count} partitions")
-
-
-def _shares_keys(queue: QueueConfig) -> bool:
-    """Return whether rows of several tables may have the same key."""
-    of_debezium = {
-        MessageLayout.DEBEZIUM,
-        MessageLayout.DEBEZIUM_AVRO,
-        MessageLayout.CLOUDEVENTS,
-    }
-    return queue.layout in of_debezium and queue.keys is MessageKeys.PRIMARY_KEY
+        return skip(EXACTLY_ONCE, what, why)
+    if int(timeout_ms) > int(limit_ms):
+        return fail(
+            EXACTLY_ONCE,
+            f"{what}: the brokers allow {limit_ms}, so no transaction can begin",
+            f"lower it, or raise {LIMIT_KEY} of the brokers",
+        )
+    return ok(EXACTLY_ONCE, f"{what}, the brokers allow {limit_ms}")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import ConfigError
+from canal_server.queues.producers.kafka_admin import Details, KafkaAdmin
 from canal_server.queues.producers.queue_producer import (
     KEYED,
     BrokerUnavailableError,
@@ -22,14 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from canal_server.errors import CanalError
+    from canal_server.queues.producers.kafka_admin import TopicCreation
     from canal_server.queues.producers.queue_producer import Message, Sending
-
-logger = logging.getLogger(__name__)
 
 OPEN_S: Final = 3.0  # that a call waits for brokers; whoever needs more repeats it
 CREATED_S: Final = 3.0  # until a topic is there that brokers create
 _POLL_S: Final = 0.05
-_CLEANUP: Final = "cleanup.policy"
 _OF_MESSAGES: Final = (
     "batch.size", "compression.level", "compression.type", "linger.ms", "max.in.flight",
     "queue.buffering.max.kbytes", "transaction.timeout.ms", "transactional.id",
@@ -67,31 +64,9 @@ _NO_KEY: Final = (
     " only; set canal.mq.keys = primaryKey, and send tables without a primary key to"
     " another topic with canal.mq.dynamicTopic"
 )
-_NO_CREATION: Final = "; allow Create on it or on the cluster, or create it"
 _REMEDY_OF_SIZE: Final = (
     "is too large: raise kafka.max.request.size, and max.message.bytes of the topic"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class TopicCreation:
-    """How topics are created: their partitions, replicas and settings.
-
-    `partitions_of` returns how many partitions a topic is to have. -1 replicas: as many
-    as the brokers make by default. `uncompacted` are never compacted.
-    """
-
-    partitions_of: Callable[[str], int]
-    replicas: int = -1
-    settings: Mapping[str, str] = field(default_factory=dict)
-    uncompacted: frozenset[str] = frozenset()
-
-    def settings_of(self, topic: str) -> dict[str, str]:
-        """Return the settings of one topic."""
-        found = dict(self.settings)
-        if topic in self.uncompacted and "compact" in found.get(_CLEANUP, ""):
-            del found[_CLEANUP]  # the brokers' default holds
-        return found
 
 
 class KafkaProducer:
@@ -317,7 +292,8 @@ class KafkaProducer:
         creation = self._creation
         # Of all topics: to ask for this one would have brokers create it.
         if creation and topic not in self._counts and topic not in self.topics():
-            self._create(topic, partition, creation)
+            partitions = max(creation.partitions_of(topic), partition + 1)
+            self.admin().create(topic, partitions, creation)
         found = self._looked_up(topic)
         codes = self._kafka.KafkaError
         give_up_at = time.monotonic() + CREATED_S
@@ -362,57 +338,9 @@ class KafkaProducer:
         except self._kafka.KafkaException as error:
             raise self._unavailable(error) from None
 
-    def _admin(self) -> tuple[Any, Any]:
-        """Return the module for what is no message, and a client of it."""
-        admin = optional_module("confluent_kafka.admin", "Kafka", extra="kafka")
-        return admin, admin.AdminClient(self._of_connections(), logger=Details())
-
-    def _create(
-        self,
-        topic: str,
-        partition: int,
-        creation: TopicCreation,
-        *,
-        only_asks: bool = False,
-    ) -> bool:
-        """Create a topic, or ask only whether that would succeed; false: it exists.
-
-        Raises BrokerUnavailableError.
-        """
-        admin, client = self._admin()
-        new = admin.NewTopic(
-            topic,
-            num_partitions=max(creation.partitions_of(topic), partition + 1),
-            replication_factor=creation.replicas,
-            config=creation.settings_of(topic),
-        )
-        try:
-            client.create_topics(
-                [new], operation_timeout=OPEN_S, validate_only=only_asks
-            )[topic].result(OPEN_S)
-        except ValueError as error:
-            raise BrokerUnavailableError(
-                f"topic {topic} cannot be created: {error}"
-            ) from None
-        except self._kafka.KafkaException as error:
-            codes, code = self._kafka.KafkaError, error.args[0].code()
-            if code == codes.TOPIC_ALREADY_EXISTS:
-                return False
-            denied = (
-                codes.TOPIC_AUTHORIZATION_FAILED, codes.CLUSTER_AUTHORIZATION_FAILED
-            )  # fmt: skip
-            remedy = _NO_CREATION if code in denied else ""
-            raise BrokerUnavailableError(
-                f"topic {topic} cannot be created: {_text_of(error)}{remedy}"
-            ) from None
-        except TimeoutError:
-            raise BrokerUnavailableError(
-                f"topic {topic} cannot be created: Kafka at {self.servers} does not"
-                f" answer: {self.last_error}"
-            ) from None
-        if not only_asks:
-            logger.info("created topic %s at %s", topic, self.servers)
-        return True
+    def admin(self) -> KafkaAdmin:
+        """Return a client of the brokers for what is no message."""
+        return KafkaAdmin(self._of_connections(), self.servers, lambda: self.last_error)
 
     def topics(self) -> dict[str, int]:
         """Return all topics that the account may see, with their partitions.
@@ -424,42 +352,6 @@ class KafkaProducer:
         except self._kafka.KafkaException as error:
             raise self._unavailable(error) from None
         return {name: len(each.partitions) for name, each in found.items()}
-
-    def denied(self, topics: Iterable[str], *wanted: str) -> dict[str, list[str]]:
-        """Return what the account may not do with existing topics, by their names.
-
-        `wanted` are operations such as "Write". Brokers before 2.3 do not report them.
-        Raises BrokerUnavailableError.
-        """
-        names = list(topics)
-        if not names:
-            return {}
-        admin, client = self._admin()
-        answers = client.describe_topics(
-            self._kafka.TopicCollection(names),
-            request_timeout=OPEN_S,
-            include_authorized_operations=True,
-        )
-        found = {}
-        for name, answer in answers.items():
-            try:
-                allowed = answer.result(OPEN_S).authorized_operations
-            except self._kafka.KafkaException as error:
-                raise BrokerUnavailableError(
-                    f"topic {name}: {_text_of(error)}"
-                ) from None
-            except TimeoutError:
-                raise BrokerUnavailableError(
-                    f"topic {name}: Kafka at {self.servers} does not answer"
-                ) from None
-            missing = [
-                each
-                for each in wanted
-                if allowed and admin.AclOperation[each.upper()] not in allowed
-            ]
-            if missing:
-                found[name] = missing
-        return found
 
     def _unavailable(self, error: Exception) -> BrokerUnavailableError:
         self.poll(0)  # for the reason
@@ -520,14 +412,6 @@ class KafkaProducer:
         """Note that the present producer sends nothing more."""
         self._is_spent = True
         self._dead_since_s = self._dead_since_s or time.monotonic()
-
-
-class Details:
-    """Takes what librdkafka logs: its errors are in those of messages and calls."""
-
-    def log(self, _level: int, text: str, *args: object) -> None:
-        """Log it for those who look for details."""
-        logger.debug(text, *args)
 
 
 def _code_of(found: Any) -> Any:

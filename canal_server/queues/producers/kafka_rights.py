@@ -10,6 +10,7 @@ from canal_server.queues.producers.kafka_transactions import (
     NOT_ALLOWED,
     TIMEOUT_KEY,
     creation_of_position,
+    timeout_of,
 )
 from canal_server.queues.producers.queue_producer import BrokerUnavailableError
 
@@ -22,7 +23,7 @@ ANSWER_S: Final = 15.0  # a new cluster prepares itself for its first transactio
 # transactional id: one that none of them allows shows the rights, while the server that
 # delivers is not disturbed.
 _REFUSED_MS: Final = str(2**31 - 1)
-_LIMIT: Final = "transaction.max.timeout.ms"
+LIMIT_KEY: Final = "transaction.max.timeout.ms"
 
 
 class TransactionRights(KafkaProducer):
@@ -35,6 +36,7 @@ class TransactionRights(KafkaProducer):
         self, settings: Mapping[str, str], topic: str, *, purpose: str, replicas: int
     ) -> None:
         self.topic = topic
+        self.timeout_ms = timeout_of(settings)
         self._replicas = replicas
         super().__init__(
             {**settings, TIMEOUT_KEY: _REFUSED_MS},
@@ -47,10 +49,10 @@ class TransactionRights(KafkaProducer):
 
         Raises BrokerUnavailableError, also for brokers that cannot be asked.
         """
-        if self._limit() == _REFUSED_MS:
+        if self.timeout_max() == _REFUSED_MS:
             raise BrokerUnavailableError(
-                f"{_LIMIT} of the brokers allows everything, so that to ask would end"
-                " a transaction of a server that delivers"
+                f"{LIMIT_KEY} of the brokers allows everything, so that to ask would"
+                " end a transaction of a server that delivers"
             )
         codes = self._kafka.KafkaError
         give_up_at = time.monotonic() + ANSWER_S
@@ -76,31 +78,28 @@ class TransactionRights(KafkaProducer):
         """
         topic = self.topic
         if topic in self.topics():
-            denied = self.denied([topic], "Read", "Write").get(topic)
+            denied = self.admin().denied([topic], "Read", "Write").get(topic)
             if denied is None:
                 return "", True
             may_not = " or ".join(each.lower() for each in denied)
             needed = "allow Read, Write and Describe on it"
             return f"the account may not {may_not} topic {topic}: {needed}", True
-        try:
-            creation = creation_of_position(self._replicas)
-            if self._create(topic, 0, creation, only_asks=True):
-                return "", False
-        except BrokerUnavailableError as error:
-            return str(error), False
+        creation = creation_of_position(self._replicas)
+        why_not = self.admin().why_not_created({topic: 1}, creation)[topic]
+        if why_not is not None:
+            return why_not, False
         return (
             f"the account may not see topic {topic}, which exists: allow Read, Write"
             " and Describe on it"
         ), True
 
-    def _limit(self) -> str:
-        """Return the longest timeout of transactions; empty: it is not known."""
-        admin, client = self._admin()
+    def timeout_max(self) -> str:
+        """Return the longest timeout of transactions; empty: it is not known.
+
+        Raises BrokerUnavailableError.
+        """
         try:
             brokers = self._producer.list_topics(timeout=OPEN_S).brokers
-            asked = admin.ConfigResource(admin.ResourceType.BROKER, str(min(brokers)))
-            answer = client.describe_configs([asked], request_timeout=OPEN_S)[asked]
-            found = answer.result(OPEN_S).get(_LIMIT)
-        except (self._kafka.KafkaException, TimeoutError):
-            return ""
-        return "" if found is None else found.value or ""
+        except self._kafka.KafkaException as error:
+            raise self._unavailable(error) from None
+        return self.admin().broker_setting(min(brokers), LIMIT_KEY)

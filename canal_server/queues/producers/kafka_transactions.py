@@ -12,11 +12,10 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.queues.producers.kafka_admin import Details, TopicCreation
 from canal_server.queues.producers.kafka_producer import (
     OPEN_S,
-    Details,
     KafkaProducer,
-    TopicCreation,
     being_created,
 )
 from canal_server.queues.producers.queue_producer import (
@@ -52,6 +51,11 @@ def position_topic(prefix: str, destination: str) -> str:
     return f"{prefix}.{digest[:32]}"
 
 
+def timeout_of(settings: Mapping[str, str]) -> str:
+    """Return how long a transaction may take, in ms."""
+    return settings.get(TIMEOUT_KEY, str(TIMEOUT_MS))
+
+
 def creation_of_position(replicas: int) -> TopicCreation:
     """Return how the topic of a position is created."""
     return TopicCreation(lambda _: 1, replicas, _SETTINGS)
@@ -74,7 +78,7 @@ class TransactionalKafkaProducer(KafkaProducer):
         creation: TopicCreation | None = None,
         replicas: int = -1,
     ) -> None:
-        timeout_ms = settings.get(TIMEOUT_KEY, str(TIMEOUT_MS))
+        timeout_ms = timeout_of(settings)
         self.topic = topic
         self._replicas = replicas
         self._is_opened = False  # transactions of the present producer are possible
@@ -110,7 +114,7 @@ class TransactionalKafkaProducer(KafkaProducer):
         """
         if self.topic not in self.topics():
             # It is read nevertheless: perhaps the broker has only just started.
-            self._create(self.topic, 0, creation_of_position(self._replicas))
+            self.admin().create(self.topic, 1, creation_of_position(self._replicas))
         consumer = self._kafka.Consumer(
             {
                 **self._of_connections(),

@@ -66,7 +66,7 @@ CHECKS: Final[Sequence[Callable[[SourceFacts, CheckedSource], CheckResult]]] = (
 
 def check_source(access: Access, checked: CheckedSource) -> list[CheckResult]:
     """Connect to a server and check it; raises nothing of the server's."""
-    control = ControlConnection(_impatient(access))
+    control = ControlConnection(impatient(access))
     try:
         control.open()
     except SourceError as error:
@@ -160,7 +160,8 @@ def _unconnected(
     return [*results, skip("settings", what, why)]
 
 
-def _impatient(access: Access) -> Access:
+def impatient(access: Access) -> Access:
+    """Return how to reach a server while an operator waits."""
     return replace(
         access,
         connect_timeout_s=min(access.connect_timeout_s, CONNECT_S),

@@ -11,7 +11,8 @@ import pytest
 pytest.importorskip("confluent_kafka", reason="the extra `kafka` is not installed")
 
 from canal_server.queues.producers import kafka_producer
-from canal_server.queues.producers.kafka_producer import KafkaProducer, TopicCreation
+from canal_server.queues.producers.kafka_admin import TopicCreation
+from canal_server.queues.producers.kafka_producer import KafkaProducer
 from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     MessageRefusedError,

@@ -15,8 +15,8 @@ from canal_server.model.check_results import Outcome
 from canal_server.mysql.source_settings import Access, Address, Credentials
 from canal_server.source.check.source_check import (
     CONNECT_S,
-    _impatient,
     check_source,
+    impatient,
     results_of,
 )
 from canal_server.source.check.source_facts import SourceFacts, read_source_facts
@@ -142,5 +142,5 @@ def test_patience():
         connect_timeout_s=60.0,
         io_timeout_s=1.0,
     )
-    quick = _impatient(access)
+    quick = impatient(access)
     assert (quick.connect_timeout_s, quick.io_timeout_s) == (CONNECT_S, 1.0)

@@ -61,6 +61,12 @@ class Kafka(Broker):
         )
         client.create_topics([new])[topic].result(START_S)
 
+    def topics(self) -> set[str]:
+        """Return the names of all topics."""
+        admin: Any = pytest.importorskip("confluent_kafka.admin")
+        client = admin.AdminClient({"bootstrap.servers": self.servers, **self.login})
+        return set(client.list_topics(timeout=START_S).topics)
+
     def alter(self, topic: str, settings: dict[str, str]) -> None:
         """Change settings of a topic."""
         admin: Any = pytest.importorskip("confluent_kafka.admin")

@@ -1,0 +1,45 @@
+"""The tables that a destination delivers, as they are now; for checks of topics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from canal_server.mysql.control_connection import ControlConnection
+from canal_server.mysql.server_columns import TableColumns
+from canal_server.source.check.source_check import impatient
+from canal_server.source.check.table_checks import matching
+from canal_server.source.check.visible_tables import OPENED_MAX, visible_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from canal_server.config.schema import FilterConfig
+    from canal_server.model.columns_known import TableMeta
+    from canal_server.mysql.source_settings import Access
+    from canal_server.source.check.source_facts import Table
+
+TABLES_MAX: Final = 5_000  # whose topics are computed
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedTables:
+    """Tables that a filter matches, and columns of the first ones of them."""
+
+    names: tuple[Table, ...] = ()
+    columns: tuple[TableMeta, ...] = ()
+
+
+def matched_tables(
+    access: Access, filters: FilterConfig, *, with_columns: bool
+) -> MatchedTables:
+    """Ask a source for its tables, at most `TABLES_MAX`. Raises SourceError."""
+    control = ControlConnection(impatient(access))
+    control.open()
+    with control:
+        names = matching(filters, visible_tables(control))[:TABLES_MAX]
+        found: Mapping[Table, TableMeta] = {}
+        if with_columns:
+            # A MariaDB opens each of them.
+            found = TableColumns(control).fetch_many(names[:OPENED_MAX])
+    return MatchedTables(tuple(names), tuple(found.values()))

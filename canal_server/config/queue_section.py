@@ -19,6 +19,7 @@ from canal_server.config.problems import find
 from canal_server.config.schema import QueueConfig, RegistryConfig, ServerMode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from canal_server.config.problems import Problems
@@ -127,12 +128,19 @@ def read_queue(
         _check_aliyun(lookup, problems)
     check_messages(config, lookup, problems)
     given = _of_producer(mode, lookup, problems, conf_dir)
+    origins = _origins(mode, given, lookup)
     for old, new in _LEGACY_OF[mode].items():
         if (found := find(lookup, old, problems)) is not None:
             given[new] = found.text
+            origins[new] = found.origin, old
     # The Java server forces an order; here it is kept without that.
     given.pop("max.in.flight.requests.per.connection", None)
-    return replace(config, properties=tuple(sorted(given.items())))
+    return replace(
+        config,
+        properties=tuple(sorted(given.items())),
+        origins=tuple((name, *origins[name]) for name in sorted(origins)),
+        file=lookup.last_file,
+    )
 
 
 def _of_producer(
@@ -151,6 +159,22 @@ def _of_producer(
         if value is not None:
             given[key.name] = str(value)
     return {name.removeprefix(prefix): value for name, value in given.items()}
+
+
+def _origins(
+    mode: ServerMode, names: Iterable[str], lookup: Lookup
+) -> dict[str, tuple[str, str]]:
+    """Return the file and the key of each setting of a producer that has a value."""
+    secrets = {each.name: each for each in _SECRET_KEYS[mode]}
+    found: dict[str, tuple[str, str]] = {}
+    for name in names:
+        key = f"{mode.value}.{name}"
+        forms = form_names((secrets[key],)) if key in secrets else ()
+        for each in (key, *forms):
+            if (value := lookup.find_safely(each)) is not None:
+                found[name] = value.origin, each
+                break
+    return found
 
 
 def _check_aliyun(lookup: Lookup, problems: Problems) -> None:

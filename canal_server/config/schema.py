@@ -173,6 +173,9 @@ class QueueConfig:
     topic_settings: tuple[tuple[str, str], ...] = ()  # of created ones
     # Settings of the producer, as its own manual names them.
     properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    # Where they come from: the name, the file, and the key in it, for errors.
+    origins: tuple[tuple[str, str, str], ...] = ()
+    file: str = ""  # canal.properties, where what is missing belongs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

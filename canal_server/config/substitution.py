@@ -64,6 +64,11 @@ class Lookup:
                 self.values[key] = (text, file.origin)
         self.used: set[str] = set()
 
+    @property
+    def last_file(self) -> str:
+        """Return the file that counts most."""
+        return self._origins[-1] if self._origins else ""
+
     def find(self, key: str) -> Found | None:
         """Return the text of a key, None if it is missing or blank.
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final, Protocol
 
-from canal_server.config.schema import ServerMode
-from canal_server.queues.producers.kafka_admin import TopicCreation
+from canal_server.config.schema import MessageKeys, ServerMode
+from canal_server.errors import ConfigError
+from canal_server.queues.producers.kafka_admin import CLEANUP, COMPACT, TopicCreation
 from canal_server.queues.producers.kafka_producer import KafkaProducer
+from canal_server.queues.producers.kafka_refusals import Refusals
 from canal_server.queues.producers.kafka_rights import TransactionRights
 from canal_server.queues.producers.kafka_settings import (
     SERVERS_KEY,
+    SettingRefusedError,
     librdkafka_settings,
+    refused_setting,
 )
 from canal_server.queues.producers.kafka_transactions import (
     TransactionalKafkaProducer,
@@ -22,7 +27,7 @@ from canal_server.queues.producers.rabbit_producer import RabbitProducer
 from canal_server.queues.producers.rabbit_settings import rabbit_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from canal_server.config.schema import QueueConfig
     from canal_server.queues.producers.queue_producer import Producer
@@ -68,6 +73,29 @@ def purpose_of(queue: QueueConfig) -> str:
     return f"canal.serverMode = {queue.mode.value}"
 
 
+@contextlib.contextmanager
+def located(queue: QueueConfig) -> Iterator[None]:
+    """Have problems of a producer's settings name the file and the key of each."""
+    try:
+        yield
+    except SettingRefusedError as error:
+        problem = refused_setting(error.text, dict(queue.properties))
+        raise ConfigError([_located(queue, problem)]) from None
+    except ConfigError as error:
+        problems = [_located(queue, each) for each in error.problems]
+        raise ConfigError(problems, error.warnings) from None
+
+
+def _located(queue: QueueConfig, problem: str) -> str:
+    """Return a problem, which begins with the key of the producer."""
+    prefix = f"{queue.mode.value}."
+    for name, file, key in queue.origins:
+        rest = problem.removeprefix(prefix + name)
+        if rest != problem and rest.startswith((":", " = ")):
+            return f"{file}: {key}{rest}"
+    return f"{queue.file}: {problem}"
+
+
 class KafkaKind:
     """Apache Kafka."""
 
@@ -76,40 +104,57 @@ class KafkaKind:
     def __init__(self, queue: QueueConfig) -> None:
         """Read the settings. Raises ConfigError."""
         self._queue = queue
-        self._settings = librdkafka_settings(dict(queue.properties))
+        with located(queue):
+            self._settings = librdkafka_settings(dict(queue.properties))
         self.servers = self._settings[SERVERS_KEY]
         kib = int(self._settings.get(_BUFFER, IN_FLIGHT_BYTES // _KIB))
         self.in_flight_bytes = kib * _KIB
 
     def producer(self, router: Router | None) -> KafkaProducer:
         """Return a producer. Raises CanalError."""
-        return KafkaProducer(
-            self._settings,
-            purpose=purpose_of(self._queue),
-            creation=self.creation(router),
-            passes_refused=bool(self._queue.too_large_topic),
-            is_pushed=True,
-        )
+        with located(self._queue):
+            return KafkaProducer(
+                self._settings,
+                purpose=purpose_of(self._queue),
+                refusals=self._refusals(router),
+                creation=self.creation(router),
+                passes_refused=bool(self._queue.too_large_topic),
+                is_pushed=True,
+            )
 
     def transactional_producer(
         self, destination: str, router: Router | None = None
     ) -> TransactionalKafkaProducer:
         """Return one with transactions, of a destination. Raises CanalError."""
-        return TransactionalKafkaProducer(
-            self._settings,
-            position_topic(self._queue.position_topic, destination),
-            purpose=purpose_of(self._queue),
-            creation=self.creation(router),
-            replicas=self._queue.topic_replicas,
-        )
+        with located(self._queue):
+            return TransactionalKafkaProducer(
+                self._settings,
+                position_topic(self._queue.position_topic, destination),
+                purpose=purpose_of(self._queue),
+                refusals=self._refusals(router),
+                creation=self.creation(router),
+                replicas=self._queue.topic_replicas,
+            )
 
     def transaction_rights(self, destination: str) -> TransactionRights:
         """Return what asks for the rights that the latter needs. Raises CanalError."""
-        return TransactionRights(
-            self._settings,
-            position_topic(self._queue.position_topic, destination),
-            purpose=purpose_of(self._queue),
-            replicas=self._queue.topic_replicas,
+        with located(self._queue):
+            return TransactionRights(
+                self._settings,
+                position_topic(self._queue.position_topic, destination),
+                purpose=purpose_of(self._queue),
+                replicas=self._queue.topic_replicas,
+            )
+
+    def _refusals(self, router: Router | None) -> Refusals:
+        """Return the words for what brokers refuse."""
+        queue = self._queue
+        return Refusals(
+            notes_topic=queue.too_large_topic,
+            has_keys=queue.keys is MessageKeys.PRIMARY_KEY,
+            creates_compacted=queue.create_topics
+            and COMPACT in dict(queue.topic_settings).get(CLEANUP, ""),
+            partitions_of=None if router is None else router.partitions_of,
         )
 
     def creation(self, router: Router | None) -> TopicCreation | None:
@@ -136,7 +181,8 @@ class RabbitKind:
     def __init__(self, queue: QueueConfig) -> None:
         """Read the settings. Raises ConfigError."""
         self._purpose = purpose_of(queue)
-        self._settings = rabbit_settings(dict(queue.properties))
+        with located(queue):
+            self._settings = rabbit_settings(dict(queue.properties))
         self.servers = self._settings.servers
 
     def producer(self, router: Router | None) -> RabbitProducer:
@@ -155,7 +201,8 @@ class PulsarKind:
     def __init__(self, queue: QueueConfig) -> None:
         """Read the settings. Raises ConfigError."""
         self._purpose = purpose_of(queue)
-        self._settings = pulsar_settings(dict(queue.properties))
+        with located(queue):
+            self._settings = pulsar_settings(dict(queue.properties))
         self.servers = self._settings.servers
 
     def producer(self, router: Router | None) -> PulsarProducer:

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from canal_server.model.entry import EntryType, EventType
-from canal_server.protocol.entry_messages import decode_entry
-from canal_server.protocol.packets import Messages, Packet
-from canal_server.protocol.protobuf import decode
-from canal_server.queues.avro_reader import read_message, schema_id
+from canal_server.queues.avro_reader import schema_id
+from canal_server.queues.message_content import (
+    KEY_CHARACTERS_MAX,
+    content_of,
+    parsed,
+    text_of,
+)
 from canal_server.queues.producers.queue_producer import KEYED, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from canal_server.protocol.entry_messages import Column, Entry
     from canal_server.queues.producers.queue_producer import (
         Message,
         MessageRefusedError,
     )
-
-KEYS_MAX: Final = 1000  # rows whose keys are in a note
-KEY_CHARACTERS_MAX: Final = 1000  # of one value
-CHANGES_MAX: Final = 1000  # tables and kinds of changes in a note
-_OPERATIONS: Final = {"c": "INSERT", "u": "UPDATE", "d": "DELETE"}
-_COPIED: Final = ("database", "table", "type", "es", "gtid", "id", "isDdl", "pkNames")
 
 
 def note_message(
@@ -49,7 +44,7 @@ def note_message(
     if key is None or is_avro or len(key) > KEY_CHARACTERS_MAX:
         found = json.loads(note)
         names = ("database", "table", *(["key"] if is_avro and "key" in found else ()))
-        key = _text({name: found.get(name) for name in names})
+        key = text_of({name: found.get(name) for name in names})
     return topic, 0, note, key, None
 
 
@@ -68,150 +63,10 @@ def note_of(
         "bytes": error.size,
     }
     if value is not None:
-        if value.startswith(b"{"):
-            note |= _of_flat(value)
-        elif schema_id(value) is not None:
-            note |= _of_avro(value, schema_of)
-        else:
-            note |= _of_packet(value)
+        note |= content_of(value, schema_of)
+        note.pop("position", None)
     if key is not None and len(key) <= KEY_CHARACTERS_MAX:
-        found = _content(key, schema_of)
+        found = parsed(key, schema_of)
         if found is not None:
             note["key"] = found
-    return _text(note)
-
-
-def _content(message: bytes, schema_of: Callable[[int], str | None] | None) -> Any:
-    """Return what is in a message of JSON or Avro, None: its schema is not known."""
-    number = schema_id(message)
-    if number is None:
-        return json.loads(message)
-    schema = None if schema_of is None else schema_of(number)
-    return None if schema is None else read_message(message, schema)
-
-
-def _of_avro(
-    value: bytes, schema_of: Callable[[int], str | None] | None
-) -> dict[str, Any]:
-    found = _content(value, schema_of)
-    return {"schemaId": schema_id(value)} if found is None else _of_debezium(found)
-
-
-def _text(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _of_flat(value: bytes) -> dict[str, Any]:
-    message = json.loads(value)
-    payload = message.get("payload", message)
-    if "specversion" in message:
-        return _of_cloud_event(message)
-    if "source" in payload:
-        return _of_debezium(payload)
-    if "ts" in message and "isDdl" not in message:
-        return _of_maxwell(message)
-    note = {name: message.get(name) for name in _COPIED}
-    names = message.get("pkNames") or ()
-    rows = message.get("data") or ()
-    note["rows"] = len(rows)
-    note["keys"] = [
-        {name: _shortened(row.get(name)) for name in names} for row in rows[:KEYS_MAX]
-    ]
-    return note
-
-
-def _of_maxwell(message: dict[str, Any]) -> dict[str, Any]:
-    """Return what is in a message of Maxwell, whose values are not repeated."""
-    seconds = message["ts"] if "data" in message else message["ts"] // 1000
-    return {
-        "database": message["database"],
-        "table": message["table"],
-        "type": message["type"],
-        "es": seconds * 1000,
-        "rows": int("data" in message),
-    }
-
-
-def _of_debezium(message: dict[str, Any]) -> dict[str, Any]:
-    """Return what is in a message of Debezium, whose values are not repeated."""
-    source = message["source"]
-    return {
-        "database": source["db"],
-        "table": source["table"],
-        "type": _OPERATIONS[message["op"]],
-        "es": source["ts_ms"],
-        "gtid": source["gtid"] or "",
-        "rows": 1,
-    }
-
-
-def _of_cloud_event(message: dict[str, Any]) -> dict[str, Any]:
-    """Return the same of a CloudEvent."""
-    return {
-        "database": message["iodebeziumdb"],
-        "table": message["iodebeziumtable"],
-        "type": _OPERATIONS[message["iodebeziumop"]],
-        "es": int(message["iodebeziumtsms"]),
-        "gtid": message.get("iodebeziumgtid", ""),
-        "rows": 1,
-    }
-
-
-def _of_packet(value: bytes) -> dict[str, Any]:
-    """Return what is in a message of protobuf; rows of a table stand together."""
-    body = decode(Messages, decode(Packet, value).body)
-    entries = [decode_entry(each) for each in body.messages]
-    header = entries[0].header
-    changes: dict[tuple[str, str, str], dict[str, Any]] = {}
-    room = KEYS_MAX
-    for entry in entries:
-        if entry.entry_type in (EntryType.ROWDATA, None):
-            room -= _add_change(changes, entry, room)
-    return {
-        "es": header.execute_time,
-        "gtid": header.gtid,
-        "id": body.batch_id or None,  # only messages of whole batches have it
-        "entries": len(entries),
-        "changes": list(changes.values()),
-    }
-
-
-def _add_change(
-    changes: dict[tuple[str, str, str], dict[str, Any]], entry: Entry, room: int
-) -> int:
-    """Add the rows of an entry; returns how many keys, at most `room`, were added."""
-    content = entry.row_change()
-    kind = content.event_type or EventType.UPDATE
-    name = kind.name if isinstance(kind, EventType) else str(kind)
-    header = entry.header
-    place = (header.schema_name, header.table_name, name)
-    if place not in changes and len(changes) >= CHANGES_MAX:
-        return 0
-    rows = [
-        each.before_columns if kind is EventType.DELETE else each.after_columns
-        for each in content.row_datas
-    ]
-    found = changes.setdefault(
-        place,
-        {
-            "database": header.schema_name,
-            "table": header.table_name,
-            "type": name,
-            "isDdl": bool(content.is_ddl),
-            "pkNames": list(_key(rows[0])) if rows else None,
-            "rows": 0,
-            "keys": [],
-        },
-    )
-    found["rows"] += len(rows)
-    keys = [_key(each) for each in rows[:room]]
-    found["keys"] += keys
-    return len(keys)
-
-
-def _key(columns: tuple[Column, ...]) -> dict[str, str | None]:
-    return {each.name: _shortened(each.text) for each in columns if each.is_key}
-
-
-def _shortened(value: str | None) -> str | None:
-    return value if value is None else value[:KEY_CHARACTERS_MAX]
+    return text_of(note)

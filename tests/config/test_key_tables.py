@@ -58,6 +58,8 @@ FILLED_ELSEWHERE = {
     "group",
     "queue.mode",
     "queue.properties",
+    "queue.origins",
+    "queue.file",
     "routing.database_hash",
 }
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from client_entries import row, statement, transaction
 
 from canal_server.config.schema import MessageLayout, RegistryConfig, RoutingConfig
-from canal_server.delivery import too_large_note
 from canal_server.delivery.too_large_note import note_message, note_of
 from canal_server.protocol.entry_messages import decode_entry
 from canal_server.protocol.protobuf import varint
+from canal_server.queues import message_content
 from canal_server.queues.message_form import MessageForm
 from canal_server.queues.producers.queue_producer import (
     MessageRefusedError,
@@ -155,8 +155,8 @@ def test_a_part_of_a_batch() -> None:
 
 def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A note stays small, however much was in the message."""
-    monkeypatch.setattr(too_large_note, "KEYS_MAX", 3)
-    monkeypatch.setattr(too_large_note, "CHANGES_MAX", 2)
+    monkeypatch.setattr(message_content, "KEYS_MAX", 3)
+    monkeypatch.setattr(message_content, "CHANGES_MAX", 2)
     note = note_about(
         [row(1), row(2), row(3, "items"), row(4, "items"), row(5, "more"), row(6)]
     )

@@ -128,7 +128,10 @@ def test_a_topic_that_is_missing(
     shop = Shop(stopped, rng, moves_keys=False)
     shop.write(5)
     deliver(stopped, kafka, **(BY_KEY | {"canal.mq.partitionsNum": 2}))
-    stopped.process.wait_for_log("topic shop does not exist at .* create it")
+    stopped.process.wait_for_log(
+        "topic shop does not exist at .* create it with 2 partitions, set"
+        " canal.mq.topics.create = true"
+    )
     kafka.create("shop", 2)
     topic = Topic(kafka.follow("shop", 0), kafka.follow("shop", 1))
     wait_until(lambda: topic.has_all(shop), stopped.process)
@@ -153,7 +156,9 @@ def test_a_message_that_is_too_large(stopped: Pipeline, kafka: Kafka) -> None:
     deliver(stopped, kafka)
     stopped.process.wait_for_log(
         "delivery stopped, nothing is acked any more: topic example: a message of"
-        r" 12\d+ bytes is too large: raise kafka.max.request.size"
+        r" 12\d+ bytes \(table \w+.notes, key {\"id\":\"2\"}\) is larger than"
+        " kafka.max.request.size = 1048576: raise it and restart canal-server, or set"
+        " canal.mq.tooLargeTopic"
     )
     stopped.wait_for_status(lambda status: status["delivery"]["state"] == "stopped")
     stopped.stop()

@@ -115,7 +115,7 @@ def _check_transactions(destination: str, queue: QueueConfig) -> Iterator[CheckR
 def _check_timeout(timeout_ms: str, limit_ms: str) -> CheckResult:
     """Check that the brokers accept the timeout; an empty limit is not known."""
     what = f"kafka.{TIMEOUT_KEY} = {timeout_ms}"
-    if not limit_ms.isdecimal():
+    if not (limit_ms.isdecimal() and timeout_ms.isdecimal()):
         why = (
             f"the account may not read {LIMIT_KEY} of the brokers: allow"
             " DescribeConfigs on the cluster, or compare them"

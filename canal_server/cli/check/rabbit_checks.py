@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.cli.check.queue_results import QUEUE, TOPICS, skipped_topics
 from canal_server.delivery.queue_delivery import routing_of
-from canal_server.delivery.queue_kinds import purpose_of
+from canal_server.delivery.queue_kinds import located, purpose_of
 from canal_server.errors import CanalError, ConfigError
 from canal_server.model.check_results import CheckResult, fail, ok, warn
 from canal_server.queues.producers.queue_producer import BrokerUnavailableError
@@ -30,7 +30,8 @@ def check_rabbit(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
     """
     queue = config.server.queue
     try:
-        settings = rabbit_settings(dict(queue.properties))
+        with located(queue):
+            settings = rabbit_settings(dict(queue.properties))
         probe = RabbitProbe(settings, purpose=purpose_of(queue))
     except ConfigError as error:
         yield from (fail(QUEUE, each).of(server) for each in error.problems)

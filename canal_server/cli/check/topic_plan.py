@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.capture.source_parts import access_of
@@ -74,17 +74,20 @@ def plan_of(instance: InstanceConfig, queue: QueueConfig) -> TopicPlan:
     with_columns = bool(routing.partition_hash or queue.keys is not MessageKeys.NONE)
     if not (routing.dynamic_topic or with_columns):
         return plan
+    tables: dict[str, list[Table]] = {}
     columns: list[TableMeta] = []
+    unread = ""
     try:
         for each in instance.by_source:
             access = access_of(each.source, each.destination)
             found = matched_tables(access, each.filter, with_columns=with_columns)
             columns += found.columns
+            unread = unread or found.unread
             for table in found.names:
-                plan.tables.setdefault(router(*table).topic, []).append(table)
+                tables.setdefault(router(*table).topic, []).append(table)
     except CanalError as error:
-        return TopicPlan(routing, router, keys, plan.notes, unread=str(error))
-    return TopicPlan(routing, router, keys, plan.notes, plan.tables, tuple(columns))
+        unread = str(error)
+    return replace(plan, tables=tables, columns=columns, unread=unread)
 
 
 def listed(names: Iterable[str]) -> str:

@@ -17,6 +17,7 @@ from canal_server.config.schema import RoutingConfig
 from canal_server.errors import ConfigError
 from canal_server.queues.flat_messages import FlatMessages
 from canal_server.queues.producers.kafka_producer import KafkaProducer
+from canal_server.queues.producers.kafka_refusals import Refusals
 from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     MessageRefusedError,
@@ -95,13 +96,23 @@ class KafkaTopics:
             dynamic_topic_partitions=dynamic_topic_partitions,
             database_hash=database_hash,
         )
-        self._flat = FlatMessages(Router(settings))
+        router = Router(settings)
+        self._flat = FlatMessages(router)
         given = _read(Path(config)) if config is not None else {}
         self._producer = KafkaProducer(
             given | {"bootstrap.servers": servers},
             purpose="the handler kafka",
-            size_remedy="is too large: raise message.max.bytes of `config`, and of the"
-            " topic (max.message.bytes)",
+            refusals=Refusals(
+                size_key="message.max.bytes of `config`",
+                batch_key="batch.size of `config`",
+                batch_note="",
+                restart="",
+                start="",
+                notes_key="",
+                create="",
+                unkeyed="",
+                partitions_of=router.partitions_of,
+            ),
         )
         self._clock = clock
         self._sending = Sending()

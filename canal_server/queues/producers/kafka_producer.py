@@ -5,8 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.errors import ConfigError
+from canal_server.queues.message_content import subject_of
 from canal_server.queues.producers.kafka_admin import Details, KafkaAdmin
+from canal_server.queues.producers.kafka_refusals import (
+    NAME_RULE,
+    TOPIC_LIMIT,
+    Refusals,
+    reason_of,
+)
+from canal_server.queues.producers.kafka_settings import SettingRefusedError
 from canal_server.queues.producers.queue_producer import (
     KEYED,
     BrokerUnavailableError,
@@ -32,10 +39,12 @@ _OF_MESSAGES: Final = (
     "queue.buffering.max.kbytes", "transaction.timeout.ms", "transactional.id",
 )  # fmt: skip
 _LINGER: Final = "linger.ms"
+_SIZE: Final = "message.max.bytes"
+_BATCH: Final = "batch.size"
 _OURS: Final = {
     _LINGER: "5",
     "compression.type": "lz4",
-    "message.max.bytes": "1048576",  # as of the Java client
+    _SIZE: "1048576",  # as of the Java client
     # A request has messages of one partition. What waits for an answer grows into
     # larger ones: with more of them on their way, brokers are busy with small ones.
     "max.in.flight": "2",
@@ -50,23 +59,13 @@ _NO_GAPS: Final = {"enable.gapless.guarantee": "true"}
 # How long a producer that sends nothing more waits for answers. What follows the failed
 # message was refused, and librdkafka would send that again for ever.
 _DEAD_S: Final = 2.0
+_BATCH_BYTES: Final = "1000000"  # librdkafka's default
+OF_SERVER: Final = Refusals()
 _FIXED: Final = {
     "enable.idempotence": "true",  # implies acks=all, and keeps the order of partitions
     "message.timeout.ms": "0",  # never given up by the library
     "acks": "all",
 }
-_INVALID_NAME: Final = (
-    "topic %s: Kafka accepts letters of ASCII, digits, '.', '_' and '-' in a name: name"
-    " the topic of such tables with topic:expression in canal.mq.dynamicTopic"
-)
-_NO_KEY: Final = (
-    "topic %s refuses a message (%s): a compacted topic accepts messages with a key"
-    " only; set canal.mq.keys = primaryKey, and send tables without a primary key to"
-    " another topic with canal.mq.dynamicTopic"
-)
-_REMEDY_OF_SIZE: Final = (
-    "is too large: raise kafka.max.request.size, and max.message.bytes of the topic"
-)
 
 
 class KafkaProducer:
@@ -82,7 +81,7 @@ class KafkaProducer:
         settings: Mapping[str, str],
         *,
         purpose: str = "Kafka",
-        size_remedy: str = _REMEDY_OF_SIZE,
+        refusals: Refusals = OF_SERVER,
         creation: TopicCreation | None = None,
         fixed: Mapping[str, str] | None = None,
         passes_refused: bool = False,
@@ -90,6 +89,7 @@ class KafkaProducer:
     ) -> None:
         """Check the settings; `fixed` are further ones that nobody can change.
 
+        `refusals` has the words for what brokers refuse.
         `is_pushed`: whoever sends calls `push` when nothing follows soon. So messages
         wait for others that long, unless `settings` say how long they do.
         `passes_refused`: what follows a message that is too large is sent. Else no
@@ -102,7 +102,9 @@ class KafkaProducer:
         ours = _OURS | _PUSHED if self._is_pushed else _OURS
         self._config = {**ours, **settings, **_FIXED, **(fixed or {})}
         self.servers = settings["bootstrap.servers"]
-        self._size_remedy = size_remedy
+        self._refusals = refusals
+        # What topics accept, as far as a refused message had that asked.
+        self._limits: dict[str, Any] = {}
         self._creation = creation
         self._passes_refused = passes_refused
         self.last_error = ""
@@ -126,7 +128,7 @@ class KafkaProducer:
         try:
             self._producer: Any = self._made()  # connects to nobody yet
         except (self._kafka.KafkaException, ValueError, TypeError) as error:
-            raise ConfigError([f"settings of Kafka: {_text_of(error)}"]) from None
+            raise SettingRefusedError(_text_of(error)) from None
 
     def open(self) -> None:
         """Ask the brokers for their topics. Raises BrokerUnavailableError."""
@@ -171,11 +173,14 @@ class KafkaProducer:
         except BufferError:
             if self._on_way == 0:  # it will never be accepted
                 raise MessageRefusedError(
-                    topic, size, "is larger than kafka.buffer.memory: raise that"
+                    topic,
+                    size,
+                    "is larger than kafka.buffer.memory: raise that",
+                    subject_of(message),
                 ) from None
             return False
         except self._kafka.KafkaException as error:
-            raise self._failure(error.args[0], topic, size, is_answer=False) from None
+            raise self._failure(error.args[0], message, is_answer=False) from None
         self._on_way += 1
         if self._is_ordered and target not in self._proven:
             self._proving.add(target)
@@ -207,10 +212,9 @@ class KafkaProducer:
                 answered.topic(), answered.partition(), answered.value(),
                 answered.key(), None,
             )  # fmt: skip
-            size = size_of(message)
             if self._is_gapless:
                 self._die()  # librdkafka does not say so by `error_cb`
-            failure = self._failure(error, message[0], size, is_answer=True)
+            failure = self._failure(error, message, is_answer=True)
             sending.answered(message if sending.is_keyed else message[:3], failure)
 
         return on_delivery
@@ -250,6 +254,7 @@ class KafkaProducer:
         self._on_way = 0
         self._is_spent = False
         self._dead_since_s = self._fatal = self._cause = None
+        self._limits.clear()
         self._proven, self._proving = set(), set()
 
     def abandon(self, wait_s: float) -> None:
@@ -304,12 +309,10 @@ class KafkaProducer:
             self.poll(_POLL_S)
             found = self._looked_up(topic)
         if _code_of(found) == codes.UNKNOWN_TOPIC_OR_PART:
-            raise BrokerUnavailableError(
-                f"topic {topic} does not exist at {self.servers}: create it, or let the"
-                " brokers do so (auto.create.topics.enable)"
-            )
+            why = self._refusals.missing(topic, self.servers, partition)
+            raise BrokerUnavailableError(why)
         if _code_of(found) == codes.TOPIC_EXCEPTION:
-            raise BrokerUnavailableError(_INVALID_NAME % topic)
+            raise BrokerUnavailableError(f"topic {topic}: {NAME_RULE}")
         if found is not None and found.error is not None:
             raise BrokerUnavailableError(f"topic {topic}: {found.error.str()}")
         count = 0 if found is None else len(found.partitions)
@@ -360,46 +363,71 @@ class KafkaProducer:
             f"{self.last_error or _text_of(error)}"
         )
 
-    def _failure(
-        self, error: Any, topic: str, size: int, *, is_answer: bool
-    ) -> CanalError:
+    def _failure(self, error: Any, message: Message, *, is_answer: bool) -> CanalError:
         """Return what an error of a message means; `is_answer`: it was sent."""
         codes = self._kafka.KafkaError
         if error.code() in (codes._PURGE_QUEUE, codes._PURGE_INFLIGHT):  # noqa: SLF001
             return self._cause or BrokerUnavailableError(
                 f"Kafka at {self.servers}: {self.last_error or error.str()}"
             )
-        found = self._meaning(error, topic, size, is_answer=is_answer)
+        if error.code() in (codes.MSG_SIZE_TOO_LARGE, codes.INVALID_MSG_SIZE):
+            found = self._too_large(message, is_answer=is_answer)
+        else:
+            found = self._meaning(error, message)
         if not isinstance(found, MessageRefusedError):
             self._cause = self._cause or found
         return found
 
-    def _meaning(
-        self, error: Any, topic: str, size: int, *, is_answer: bool
-    ) -> CanalError:
-        codes = self._kafka.KafkaError
-        if error.code() in (codes.MSG_SIZE_TOO_LARGE, codes.INVALID_MSG_SIZE):
-            if self._is_single or not is_answer:
-                return MessageRefusedError(topic, size, self._size_remedy)
-            self._wants_single = self._is_spent = True
-            return BrokerUnavailableError(
-                f"topic {topic} accepts smaller batches than kafka.batch.size: from now"
-                " on messages are sent one by one; lower kafka.batch.size, or raise"
-                " max.message.bytes of the topic"
-            )
+    def _too_large(self, message: Message, *, is_answer: bool) -> CanalError:
+        topic, size, words = message[0], size_of(message), self._refusals
+        if not is_answer:
+            why = words.own_limit(str(self._config[_SIZE]))
+            return MessageRefusedError(topic, size, why, subject_of(message))
+        limit = self._limit_of(topic, size)
+        if self._is_single:
+            why = words.topic_limit(limit)
+            return MessageRefusedError(topic, size, why, subject_of(message))
+        self._wants_single = self._is_spent = True
+        batch_bytes = str(self._config.get(_BATCH, _BATCH_BYTES))
+        return BrokerUnavailableError(words.small_batches(topic, limit, batch_bytes))
+
+    def _limit_of(self, topic: str, size: int) -> Any:
+        """Return what a topic accepts, as the brokers report it; None: unknown.
+
+        They are asked again when a message below it is refused: it was lowered.
+        """
+        known = self._limits.get(topic)
+        if topic not in self._limits or (known and size <= int(known.value)):
+            found = self.admin().topic_settings([topic]).get(topic, {})
+            self._limits[topic] = found.get(TOPIC_LIMIT)
+        return self._limits[topic]
+
+    def _meaning(self, error: Any, message: Message) -> CanalError:
+        codes, topic = self._kafka.KafkaError, message[0]
         self._counts.pop(topic, None)
         if error.fatal() or error.code() == codes._FATAL:  # noqa: SLF001  # their name
             self._is_spent = True
             reason = f"{error.str()}: {self.last_error}" if self.last_error else ""
             return BrokerUnavailableError(f"topic {topic}: {reason or error.str()}")
         if error.code() == codes.TOPIC_EXCEPTION:
-            return BrokerUnavailableError(_INVALID_NAME % topic)
-        if error.code() == codes.INVALID_RECORD:
-            return BrokerUnavailableError(_NO_KEY % (topic, error.str()))
+            return BrokerUnavailableError(f"topic {topic}: {NAME_RULE}")
+        if error.code() in (codes.INVALID_RECORD, codes._INVALID_DIFFERENT_RECORD):  # noqa: SLF001
+            return BrokerUnavailableError(self._why_invalid(error, message))
         return BrokerUnavailableError(f"topic {topic}: {error.str()}")
 
+    def _why_invalid(self, error: Any, message: Message) -> str:
+        """Return why a message is refused, or another one of its batch."""
+        topic, about = message[0], subject_of(message)
+        if key_of(message) is not None:
+            if topic not in self.admin().compacted([topic]):
+                return f"topic {topic} refuses a message ({about}): {error.str()}"
+            about = f"in a batch with {about}"
+        return self._refusals.no_key(topic, about)
+
     def _on_error(self, error: Any) -> None:
-        self.last_error = error.str()
+        codes = self._kafka.KafkaError
+        if error.code() != codes._ALL_BROKERS_DOWN or not self.last_error:  # noqa: SLF001
+            self.last_error = reason_of(error.str())
         if error.fatal():
             self._die()
             self._cause = self._cause or self._ended(error)

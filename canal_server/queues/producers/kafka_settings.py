@@ -7,6 +7,7 @@ of them knows is an error when the producer is created.
 
 from __future__ import annotations
 
+import difflib
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -95,6 +96,83 @@ _NOT_SET: Final = {
     "send.buffer.bytes": ("-1",),
 }
 _ENDPOINT: Final = "ssl.endpoint.identification.algorithm"
+
+
+# Names by which librdkafka speaks of settings that have another one.
+_ALIASES: Final = {
+    "compression.codec": "compression.type",
+    "max.in.flight.requests.per.connection": "max.in.flight",
+    "message.max.bytes": "max.request.size",
+    "metadata.broker.list": SERVERS_KEY,
+    "queue.buffering.max.kbytes": "buffer.memory",
+    "queue.buffering.max.ms": "linger.ms",
+    "sasl.mechanisms": "sasl.mechanism",
+    "ssl.ca.location": "ssl.truststore.location",
+    "ssl.ca.pem": "ssl.truststore.location",
+    "ssl.certificate.location": "ssl.keystore.location",
+    "ssl.certificate.pem": "ssl.keystore.location",
+    "ssl.key.location": "ssl.keystore.location",
+    "ssl.key.pem": "ssl.keystore.location",
+}
+_COMMON: Final = (  # beside those above, for suggestions
+    "client.id", "compression.type", "connections.max.idle.ms", "metadata.max.age.ms",
+    "queue.buffering.max.messages", "reconnect.backoff.max.ms", "reconnect.backoff.ms",
+    "request.timeout.ms", "retry.backoff.ms", "sasl.mechanism", "sasl.password",
+    "sasl.username", "security.protocol", "socket.timeout.ms", "ssl.ca.location",
+    "ssl.truststore.location", "ssl.truststore.password", "ssl.keystore.location",
+    "ssl.keystore.password", "statistics.interval.ms", "transaction.timeout.ms",
+)  # fmt: skip
+_IS_SECRET: Final = re.compile(r"password|secret|jaas|pem|\bkey\b|certificate|token")
+_WORD: Final = re.compile(r"[a-z]+(?:\.[a-z]+)+")
+_RANGE: Final = re.compile(r"outside allowed range (-?\d+)\.\.(-?\d+)")
+_SASL: Final = "SASL mechanism"  # without a name of a setting
+
+
+class SettingRefusedError(ConfigError):
+    """librdkafka refuses a setting; `text` is what it says."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__([f"settings of Kafka: {text}"])
+        self.text = text
+
+
+def refused_setting(text: str, given: Mapping[str, str]) -> str:
+    """Return what librdkafka says of a setting, with the key that is written."""
+    name = _named_in(text, given)
+    why = _why_refused(text, name)
+    if not name:
+        return f"kafka.*: {why}"
+    shown = "(hidden)" if _IS_SECRET.search(name) else given[name]
+    return f"kafka.{name} = {shown}: {why}"
+
+
+def _named_in(text: str, given: Mapping[str, str]) -> str:
+    """Return the setting that a text of librdkafka is about; empty: unknown."""
+    words = _WORD.findall(text)
+    if _SASL in text:
+        words.append("sasl.mechanisms")
+    for word in words:
+        for name in (word, _ALIASES.get(word, "")):
+            if name in given:
+                return str(name)
+    return ""
+
+
+def _why_refused(text: str, name: str) -> str:
+    if "No such configuration property" in text:
+        known = sorted({*_RENAMED, *_IGNORED, *_NOT_SET, *_COMMON, SERVERS_KEY})
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean kafka.{close[0]}?" if close else ""
+        return f"no setting of Kafka's producer in Java, nor of librdkafka{hint}"
+    if found := _RANGE.search(text):
+        return f"write a number from {found[1]} to {found[2]}"
+    if "Invalid value for configuration property" in text:
+        return "write a number"
+    if "Invalid value" in text:
+        return "invalid value"
+    if "Expected bool value" in text:
+        return "write true or false"
+    return text.removeprefix("Failed to create producer: ").strip()
 
 
 def librdkafka_settings(given: Mapping[str, str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.queues.producers.kafka_admin import Details, TopicCreation
 from canal_server.queues.producers.kafka_producer import (
+    OF_SERVER,
     OPEN_S,
     KafkaProducer,
     being_created,
@@ -26,6 +27,8 @@ from canal_server.runtime.lifecycle import Stop
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from canal_server.queues.producers.kafka_refusals import Refusals
 
 ABORT_S: Final = 10.0  # for the brokers to answer
 READ_S: Final = 30.0  # for the topic of the position
@@ -75,6 +78,7 @@ class TransactionalKafkaProducer(KafkaProducer):
         topic: str,
         *,
         purpose: str = "Kafka",
+        refusals: Refusals = OF_SERVER,
         creation: TopicCreation | None = None,
         replicas: int = -1,
     ) -> None:
@@ -86,6 +90,7 @@ class TransactionalKafkaProducer(KafkaProducer):
         super().__init__(
             {**settings, TIMEOUT_KEY: timeout_ms},
             purpose=purpose,
+            refusals=refusals,
             creation=creation,
             # What is given up ends the transaction, and is sent in the next one.
             fixed={"transactional.id": topic, "message.timeout.ms": timeout_ms},

@@ -14,6 +14,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.queues.message_content import subject_of
 from canal_server.queues.producers.pulsar_topics import create_topic
 from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
@@ -317,7 +318,7 @@ class PulsarProducer:
         if word != "MessageTooBig":
             return BrokerUnavailableError(self._meaning(word, topic))
         if self._is_single or size >= BATCH_BYTES:  # it was alone
-            return MessageRefusedError(topic, size, _TOO_LARGE)
+            return MessageRefusedError(topic, size, _TOO_LARGE, subject_of(message))
         self._is_single = True
         return BrokerUnavailableError(
             f"topic {topic} accepts smaller messages than batches are: from now on"

@@ -38,8 +38,10 @@ class SchemaRefusedError(CanalError):
 class MessageRefusedError(CanalError):
     """The broker refuses a message for good: to send it again does not help."""
 
-    def __init__(self, topic: str, size: int, reason: str) -> None:
-        super().__init__(f"topic {topic}: a message of {size} bytes {reason}")
+    def __init__(self, topic: str, size: int, reason: str, about: str = "") -> None:
+        """Set what was refused; `about`: the table and row that it is about."""
+        shown = f" ({about})" if about else ""
+        super().__init__(f"topic {topic}: a message of {size} bytes{shown} {reason}")
         self.topic = topic
         self.size = size
         self.reason = reason

@@ -6,6 +6,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Final
 
+from canal_server.queues.message_content import subject_of
 from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     MessageRefusedError,
@@ -119,6 +120,7 @@ class RabbitProducer:
                 len(value),
                 f"is larger than the {self._size_max} bytes that the broker accepts:"
                 " raise max_message_size in rabbitmq.conf",
+                subject_of(message),
             )
         if self._first is not None or not _has_room(connection):
             return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from canal_server.errors import SourceError
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.server_columns import TableColumns
 from canal_server.source.check.source_check import impatient
@@ -24,10 +25,14 @@ TABLES_MAX: Final = 5_000  # whose topics are computed
 
 @dataclass(frozen=True, slots=True)
 class MatchedTables:
-    """Tables that a filter matches, and columns of the first ones of them."""
+    """Tables that a filter matches, and columns of the first ones of them.
+
+    `unread` says why columns are not known; empty: they are, if they were asked for.
+    """
 
     names: tuple[Table, ...] = ()
     columns: tuple[TableMeta, ...] = ()
+    unread: str = ""
 
 
 def matched_tables(
@@ -39,7 +44,9 @@ def matched_tables(
     with control:
         names = matching(filters, visible_tables(control))[:TABLES_MAX]
         found: Mapping[Table, TableMeta] = {}
-        if with_columns:
-            # A MariaDB opens each of them.
-            found = TableColumns(control).fetch_many(names[:OPENED_MAX])
+        try:
+            if with_columns:  # a MariaDB opens each of them, which may take too long
+                found = TableColumns(control).fetch_many(names[:OPENED_MAX])
+        except SourceError as error:
+            return MatchedTables(tuple(names), unread=str(error))
     return MatchedTables(tuple(names), tuple(found.values()))

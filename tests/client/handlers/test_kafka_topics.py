@@ -135,7 +135,9 @@ def test_a_message_that_is_too_large(kafka: Kafka) -> None:
     handler = KafkaTopics(kafka.servers, TOPIC)
     handler.open()
     entry = row(1, "x" * 1_100_000)
-    with pytest.raises(Rejected, match=r"message of \d+ bytes is too large: raise"):
+    with pytest.raises(
+        Rejected, match=r"message\.max\.bytes of `config` = \d+: raise it"
+    ):
         handler.handle_message(Batch(1, b"\x12" + varint(len(entry)) + entry))
     handler.rollback()
     handler.handle_message(rows(2, 1))

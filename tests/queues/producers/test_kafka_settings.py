@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from canal_server.errors import ConfigError
-from canal_server.queues.producers.kafka_settings import librdkafka_settings
+from canal_server.queues.producers.kafka_settings import (
+    librdkafka_settings,
+    refused_setting,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,3 +117,55 @@ def test_problems() -> None:
     ]
     with pytest.raises(ConfigError, match=r"kafka\.bootstrap\.servers: not set"):
         librdkafka_settings({})
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"linger.ms": "abc"}, "kafka.linger.ms = abc: write a number"),
+        (
+            {"linger.ms": "-5"},
+            "kafka.linger.ms = -5: write a number from 0 to 900000",
+        ),
+        (
+            {"max.request.size": "10"},
+            "kafka.max.request.size = 10: write a number from 1000 to 1000000000",
+        ),
+        ({"compression.type": "zip"}, "kafka.compression.type = zip: invalid value"),
+        (
+            {"lingr.ms": "5"},
+            (
+                "kafka.lingr.ms = 5: no setting of Kafka's producer in Java, nor of"
+                " librdkafka; did you mean kafka.linger.ms?"
+            ),
+        ),
+        (
+            {"max.in.flight": "7"},
+            "kafka.max.in.flight = 7: `max.in.flight` must be set <= 5 when",
+        ),
+        (
+            {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "FOO"},
+            "kafka.sasl.mechanism = FOO: Unsupported SASL mechanism: FOO",
+        ),
+        (
+            {"socket.keepalive.enable": "maybe"},
+            "kafka.socket.keepalive.enable = maybe: write true or false",
+        ),
+    ],
+)
+def test_what_librdkafka_refuses(given: dict[str, str], problem: str) -> None:
+    """The key is as it was written, though librdkafka has another name for it."""
+    kafka = pytest.importorskip("confluent_kafka", reason="no extra `kafka`")
+    settings = librdkafka_settings(SERVERS | given) | {"enable.idempotence": "true"}
+    with pytest.raises((kafka.KafkaException, ValueError)) as raised:
+        kafka.Producer(settings)
+    found = refused_setting(raised.value.args[0].str(), SERVERS | given)
+    assert found.startswith(problem)
+
+
+def test_a_secret_that_librdkafka_refuses() -> None:
+    """Its value does not show."""
+    text = "Failed to create producer: ssl.key.password: bad"
+    assert refused_setting(text, {"ssl.key.password": "s3cret"}) == (
+        "kafka.ssl.key.password = (hidden): ssl.key.password: bad"
+    )

@@ -33,7 +33,7 @@ from canal_server.config.properties import (
     UnreadableError,
     read_properties,
 )
-from canal_server.config.queue_hints import hash_hints
+from canal_server.config.queue_hints import hash_hints, queue_hints
 from canal_server.config.queue_section import BROKER_SECRETS
 from canal_server.config.schema import (
     BufferConfig,
@@ -356,6 +356,7 @@ class _Loading:
         self._hints += exposed_files(
             (*SERVER_KEYS, *BROKER_SECRETS), lookup, self._conf_dir
         )
+        self._hints += queue_hints(lookup)
         return read_server(lookup, self._problems, self._conf_dir)
 
     def _instance(

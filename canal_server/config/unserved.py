@@ -50,6 +50,7 @@ INERT = (
     "canal.mq.canalGetTimeout",
     "canal.mq.send.thread.size",
     "canal.mq.build.thread.size",
+    "canal.mq.transaction",
 )
 
 MESSAGE_QUEUES = (

@@ -47,3 +47,55 @@ def test_hashes_that_are_meant_so(
     """The key as it is written, tables and columns give no warning."""
     assert warned(own=f"canal.mq.partitionHash = {item}") == ()
     assert warned(own="canal.mq.partitionHash = a.b:$pk", mode="tcp") == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("canal.mq.canalGetTimeout = 50", "changes are fetched as soon as there are"),
+        ("canal.mq.send.thread.size = 4", "one thread sends for each destination"),
+        ("canal.mq.build.thread.size = 4", "the thread that sends makes the messages"),
+        ("canal.mq.transaction = true", "set canal.mq.exactlyOnce = true"),
+        ("kafka.interceptor.classes = a.B", "classes of Java are not loaded"),
+        ("kafka.partitioner.class = a.B", "canal.mq.partitionHash choose partitions"),
+    ],
+)
+def test_keys_of_the_java_server_without_effect(
+    warned: Callable[..., Sequence[str]], line: str, why: str
+) -> None:
+    """Each is reported once, with its file, its value and the reason."""
+    (found,) = warned(line)
+    assert f"/canal.properties: {line}: has no effect here: " in found
+    assert why in found
+    assert warned(line, mode="tcp") == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "canal.mq.canalGetTimeout = 100",
+        "canal.mq.send.thread.size = 30",
+        "canal.mq.build.thread.size = 8",
+        "canal.mq.transaction = false",
+        "kafka.interceptor.classes =",
+        "canal.mq.lingerMs = 5",
+    ],
+)
+def test_values_of_the_java_servers_files(
+    warned: Callable[..., Sequence[str]], line: str
+) -> None:
+    """What asks for nothing, or is read, gives no warning."""
+    assert warned(line) == ()
+
+
+def test_an_old_key_that_hides_a_new_one(
+    warned: Callable[..., Sequence[str]],
+) -> None:
+    """Both are named with their values, unless these are equal."""
+    new = "kafka.bootstrap.servers = new:9092\n"
+    (line,) = warned(f"{new}canal.mq.servers = old:9092")
+    assert (
+        "canal.mq.servers = old:9092: counts more than kafka.bootstrap.servers ="
+        " new:9092, as in the Java server"
+    ) in line
+    assert warned(f"{new}canal.mq.servers = new:9092") == ()

@@ -267,9 +267,9 @@ ROUTING_KEYS = (
         values.text,
         "Topics of tables: items, separated by commas, of which the first one counts"
         " that matches. `topic:expression` is a name and the tables or databases of"
-        " that topic. An expression alone makes a topic of each: `database_table` for"
-        " an expression with `\\\\.`, or the name of the database. A `.` in the name of"
-        " a topic becomes `_`.",
+        " that topic. An expression alone makes a topic of each, with a name in lower"
+        " case: `database_table` for an expression with `\\\\.`, or the name of the"
+        " database. A `.` in the name of a topic becomes `_`.",
     ),
     Key(
         "canal.mq.dynamicTopicPartitionNum",

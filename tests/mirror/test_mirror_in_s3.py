@@ -47,15 +47,31 @@ KILLS = ("mirror", "server", "jvm")
 REFUSED = "this mirror is already running"
 
 
+@pytest.fixture(params=["delta", "iceberg"])
+def form(request: pytest.FixtureRequest) -> str:
+    """Return the format of the lake."""
+    if request.param == "iceberg":
+        reason = "the extra `iceberg` is not installed"
+        pytest.importorskip("pyiceberg", reason=reason)
+    return str(request.param)
+
+
 def in_store(
-    mirror: MirrorProcess, server: S3Process, objects: Path, folder: Path
+    mirror: MirrorProcess, server: S3Process, objects: Path, folder: Path, form: str
 ) -> None:
-    """Let a mirror write into a bucket; its objects are files, which tests read."""
+    """Let a mirror write into a bucket; its objects are files, which tests read.
+
+    The versions of Iceberg tables are in a catalog in SQLite.
+    """
     store = server.store.lake(NAME, **FAST)
     mirror.settings["lake"] = {
         "path": store.path,
         "storage_options": dict(store.storage_options),
+        "format": form,
     }
+    if form == "iceberg":
+        uri = f"sqlite:///{folder / 'catalog.db'}"
+        mirror.settings["lake"]["catalog"] = {"type": "sql", "uri": uri}
     mirror.settings["checkpoint"] = str(folder / "checkpoint")
     mirror.path = objects / BUCKET / NAME
 
@@ -87,11 +103,13 @@ def shop(own_server: Any, make_mirror: MakeMirror) -> MirrorProcess:
     return make_mirror(source, SCHEMA)
 
 
-def test_killed(shop: Any, own_s3: OwnS3, rng: random.Random, tmp_path: Path) -> None:
+def test_killed(
+    shop: Any, own_s3: OwnS3, rng: random.Random, tmp_path: Path, form: str
+) -> None:
     """The mirror and the store, at random moments, while tables of all types change."""
     objects = tmp_path / "objects"
     server, mirror = own_s3(objects), shop
-    in_store(mirror, server, objects, tmp_path)
+    in_store(mirror, server, objects, tmp_path, form)
     mirror.settings["copy"] = {"chunk_rows": 100}
     mirror.settings["stream"] |= {"max_rows": 500, "min_partition_rows": 50}
     load = MirrorLoad(mirror.source, SCHEMA, rng, statements=0.005)
@@ -121,7 +139,7 @@ def test_killed(shop: Any, own_s3: OwnS3, rng: random.Random, tmp_path: Path) ->
     mirror.stop()
 
 
-def test_a_full_bucket(shop: Any, own_s3: OwnS3, tmp_path: Path) -> None:
+def test_a_full_bucket(shop: Any, own_s3: OwnS3, tmp_path: Path, form: str) -> None:
     """Changes wait, the log says why, and each is there once when there is room.
 
     Also if the mirror is killed in the meantime.
@@ -129,7 +147,7 @@ def test_a_full_bucket(shop: Any, own_s3: OwnS3, tmp_path: Path) -> None:
     mirror = shop
     with mounted(tmp_path / "disk", "size=64m") as disk:
         server = own_s3(disk)
-        in_store(mirror, server, disk, tmp_path)
+        in_store(mirror, server, disk, tmp_path, form)
         mirror.source.execute(
             f"CREATE TABLE {SCHEMA}.t (id INT PRIMARY KEY, v VARCHAR(20))",
             f"CREATE TABLE {SCHEMA}.keyless (n INT)",

@@ -182,7 +182,9 @@ class MirrorProcess:
 
         folder = self.path / self.pipeline.schema / table
         try:
-            if (folder / "metadata" / "version-hint.text").exists():
+            if self.settings["lake"].get("catalog"):
+                rows = catalog_rows(self.settings["lake"], self.pipeline.schema, table)
+            elif (folder / "metadata" / "version-hint.text").exists():
                 rows = iceberg_rows(folder)
             else:
                 rows = DeltaTable(str(folder)).to_pyarrow_table().to_pylist()
@@ -244,6 +246,24 @@ def iceberg_rows(folder: Path) -> list[dict[str, Any]]:
     from pyiceberg.table import StaticTable  # noqa: PLC0415  # an extra
 
     found = StaticTable.from_metadata(str(folder)).scan().to_arrow()
+    return list(found.to_pylist())
+
+
+def catalog_rows(lake: dict[str, Any], schema: str, table: str) -> list[dict[str, Any]]:
+    """Return the rows of an Iceberg table by its catalog; none if it is not there."""
+    from pyiceberg.catalog import load_catalog  # noqa: PLC0415  # an extra
+    from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415
+
+    from canal_server.mirror.lake.stores.object_stores import (  # noqa: PLC0415
+        store_of,
+    )
+
+    store = store_of(lake["path"], lake["storage_options"]).iceberg
+    catalog = load_catalog("default", **store, **lake["catalog"])
+    try:
+        found = catalog.load_table(f"{schema}.{table}").scan().to_arrow()
+    except NoSuchTableError:
+        return []
     return list(found.to_pylist())
 
 

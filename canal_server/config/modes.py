@@ -5,6 +5,7 @@ Plain values are in `canal_server.config.key_tables`.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -38,6 +39,8 @@ MANAGER = "manager"  # canal-admin hands them out
 
 GROUP_FILE = "group-instance.xml"
 WIRING_REMEDY = "write classpath:spring/file-instance.xml"
+
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # ELOOP: links in a circle
 
 EXPRESSION = re.compile(r"(?P<prefix>.*)\{(?P<first>\d{1,9})-(?P<last>\d{1,9})\}")
 
@@ -230,7 +233,6 @@ def folders_with_instances(conf_dir: Path) -> list[str]:
             for folder in folders
             if folder.name.lower() != "spring"
             and is_destination_name(folder.name)
-            and folder.is_dir()
             and _is_file(f"{folder.path}/{INSTANCE_FILE}")
         )
 
@@ -239,8 +241,10 @@ def _is_file(path: str) -> bool:
     """Return whether there is a file. Raises OSError if that cannot be seen."""
     try:
         return stat.S_ISREG(os.stat(path).st_mode)  # noqa: PTH116  # see above
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            return False
+        raise
 
 
 def is_destination_name(name: str) -> bool:

@@ -72,8 +72,12 @@ def test_scanned_folders(tmp_path):
         if name != "empty":
             (tmp_path / name / INSTANCE_FILE).touch()
     (tmp_path / "file").touch()
+    (tmp_path / "linked").symlink_to(tmp_path / "a")
+    # Links in a circle are like no file: what others there are is found.
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    (tmp_path / "empty" / INSTANCE_FILE).symlink_to(INSTANCE_FILE)
     found = names_and_problems({"canal.auto.scan": "true"}, tmp_path)
-    assert found == (["a", "b"], [])
+    assert found == (["a", "b", "linked"], [])
 
 
 def test_a_folder_that_cannot_be_listed(tmp_path):

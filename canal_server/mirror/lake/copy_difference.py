@@ -68,8 +68,9 @@ def difference(  # noqa: PLR0917  # both sides, and what they are compared by
     They have columns like those of `LakeTable.apply`, with the lake's names: a row of
     the copy that the table has not is an insert, which replaces a row with the same
     key. `rows` is about the number of rows of the larger side, `seq` the number of the
-    copy's position. None if there are more than `ROWS_MAX` or `BYTES_MAX`, or keys that
-    a side has twice. Raises ConnectionLost when a stop is requested.
+    copy's position. None if there are more than `ROWS_MAX` or `BYTES_MAX`, or if a side
+    has a key twice among rows that differ. Raises ConnectionLost when a stop is
+    requested.
     """
     schema = table.schema
     ours, theirs = _Side(table, key, stop), _Side(copy, key, stop)

@@ -378,8 +378,11 @@ class RunningInstance(Protocol):
     def resume_source_positions(self, client_id: int) -> Mapping[int, LogPosition]:
         """Return the same for each source of a group where it is known, by number."""
 
-    def on_connect(self, client_id: int) -> None:
-        """Note that a connection serves a client, until `on_disconnect`."""
+    def on_connect(self, client_id: int, user: str = "") -> None:
+        """Note that a connection serves a client, until `on_disconnect`.
+
+        `user`: what it is, if it is within this process.
+        """
 
     def on_disconnect(self, client_id: int) -> None:
         """Note that a connection that served a client ended."""

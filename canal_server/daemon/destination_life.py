@@ -12,7 +12,7 @@ import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from canal_server.errors import CanalError
+from canal_server.errors import CanalError, ConnectionLost
 from canal_server.messages import destination_messages
 from canal_server.ports import RunningInstance
 from canal_server.position.offline import move_stored
@@ -455,10 +455,11 @@ class DestinationLife:
         try:
             instance = self._started(turn_stop)
         except CanalError as error:
-            destination_messages.DESTINATION_START_FAILED.log(
-                log, self.destination, error
-            )
-            self._failed(f"{type(error).__name__}: {error}")
+            if not (isinstance(error, ConnectionLost) and turn_stop.requested()):
+                destination_messages.DESTINATION_START_FAILED.log(
+                    log, self.destination, error
+                )
+                self._failed(f"{type(error).__name__}: {error}")
             # After a lost lease there is nothing to leave to others: compete again.
             lost = not self._lease.held()
             with self._changed:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from canal_server.config.queue_section import CLIENT_ID
+
 if TYPE_CHECKING:
     from canal_server.queues.producers.queue_producer import Sending
 
@@ -66,6 +68,7 @@ class DeliveryStatus:
         """Return it as `canal-server status --json` has it."""
         return {
             "queue": self.queue,
+            "client_id": CLIENT_ID,
             "state": self.state.value,
             "reason": self.reason,
             "since_ms": self.since_ms,

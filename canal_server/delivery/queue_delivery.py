@@ -316,6 +316,19 @@ def check_routing(instance: InstanceConfig, queue: QueueConfig) -> None:
         raise ConfigError(problems) from None
 
 
+def check_deliverable(instances: Sequence[InstanceConfig], queue: QueueConfig) -> None:
+    """Raise ConfigError, with all problems, for what cannot be delivered as set."""
+    problems: list[str] = []
+    for each in instances:
+        for check in (check_routing, stored_positions):
+            try:
+                check(each, queue)
+            except ConfigError as error:
+                problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+
+
 def reserved_ids(queue: QueueConfig) -> dict[int, str]:
     """Return the client ids that delivery uses, and what for."""
     if queue.mode is ServerMode.TCP:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from canal_server.core.gtid.transaction_count import transactions_between
@@ -93,16 +94,27 @@ def continue_at_stored(
     Waits for the brokers until a stop. Raises CanalError, also for the stop. `on_wait`
     is passed the destination and why it waits, "" when it does not any more.
     """
-    name = identity.destination
+    name, cursor = identity.destination, meta.cursor(identity)
+    waits_since: datetime | None = None
+    began = datetime.now(UTC)
+
+    def note_wait(why: str) -> None:
+        nonlocal waits_since
+        waits_since = began
+        on_wait(name, why)
+
     producer = make_producer()
     try:
-        value = _position(name, producer, stop, lambda why: on_wait(name, why))
+        value = _position(name, producer, stop, note_wait)
     finally:
         on_wait(name, "")
         producer.close(0.0)
     if value is None:
+        if waits_since is not None and cursor is None:
+            since = f"{waits_since:%Y-%m-%dT%H:%M:%S}+00:00"
+            delivery_messages.NO_POSITION_AFTER_WAIT.log(log, name, since, name, since)
         return
-    stored, cursor = decoded(value), meta.cursor(identity)
+    stored = decoded(value)
     if not is_newer(stored, cursor):
         return
     if not meta.has_subscribed(identity):

@@ -105,6 +105,7 @@ class TransactionWorker(QueueWorker):
         self._room = room
         self._restart = restart
         self._spoiled: RunningInstance | None = None
+        self._opened_for: RunningInstance | None = None
         self._ahead: deque[Fetched] = deque()  # fetched, of no transaction yet
         # By the number of the message since the last commit: when it is sent again, its
         # bytes differ.
@@ -129,6 +130,7 @@ class TransactionWorker(QueueWorker):
     # --- the producer -----------------------------------------------------------------
 
     def _open(self, producer: TransactionalProducer) -> None:  # type: ignore[override]
+        self._opened_for = self._client.instance
         producer.open()
         value = producer.position()
         stored = None if value is None else decoded(value)
@@ -141,6 +143,11 @@ class TransactionWorker(QueueWorker):
         if self._spoiled is not None and self._spoiled is self._client.instance:
             raise self._restarted("it has lost a part of a transaction")
         self._spoiled = None
+        if self._opened_for is not self._client.instance:
+            # Before it began, the other instance has read the position, and has ended
+            # what this producer could do.
+            self._is_open = False
+            self._opened()
         super()._deliver(producer)
 
     def _restarted(self, why: str) -> CanalError:

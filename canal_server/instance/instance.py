@@ -405,8 +405,10 @@ class Instance:
         """Return why a client can be given nothing, empty when it can."""
         return self._clients.lost.why(client_id)
 
-    def on_connect(self, client_id: int) -> None:
-        """Note that a connection serves a client."""
+    def on_connect(self, client_id: int, user: str = "") -> None:
+        """Note that a connection serves a client; `user` if it is in this process."""
+        if user:
+            self._stages.ring.users[client_id] = user
         self._clients.lagging.presence.on_connect(client_id)
 
     def on_disconnect(self, client_id: int) -> None:

@@ -79,6 +79,21 @@ SCHEMA_REFUSED = Message(
     "(configuration.md#canalmqschemaregistrysubjectnamestrategy).",
 )
 
+NO_POSITION_AFTER_WAIT = Message(
+    name="no-position-after-wait",
+    level=WARNING,
+    text="destination %s: the brokers could not be asked for its position since %s, and"
+    " have none: without a configured start it begins at the end of the binlog now; to"
+    " deliver what was committed in the meantime, run `canal-server position seek"
+    " --destination %s --to %s`",
+    meaning="A destination that has never delivered anything, and has no"
+    " [start position](configuration.md#canalinstancemasterjournalname), begins at the"
+    " end of the binlog. With"
+    " [`canal.mq.exactlyOnce`](configuration.md#canalmqexactlyonce), whether it has"
+    " delivered something is known only when the brokers answer.",
+    remedy="Run the command in the text, or configure where it starts.",
+)
+
 POSITION_NOT_READ = Message(
     name="position-not-read",
     level=WARNING,

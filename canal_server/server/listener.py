@@ -18,7 +18,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from canal_server.errors import ConfigError, UnknownSubscription
+from canal_server.errors import ClientError, ConfigError, UnknownSubscription
 from canal_server.messages import server_messages
 from canal_server.model.identity import ClientIdentity
 from canal_server.protocol.auth import Credentials
@@ -163,9 +163,15 @@ class Server:
     def unsubscribe(self, destination: str, client_id: int) -> None:
         """Remove the subscription of a client, as an operator asks.
 
-        Raises ClientError if the destination does not run, UnknownSubscription if it
-        has no such client.
+        Raises ClientError if the destination does not run, or if this process uses the
+        subscription itself, and UnknownSubscription if it has no such client.
         """
+        if user := self._service.user_of(client_id):
+            raise ClientError(
+                f"client {client_id} of {destination} is {user}, which would lose its"
+                " position: to give up what was not delivered, move the position"
+                f" (`canal-server position seek --client-id {client_id}`)"
+            )
         identity = ClientIdentity(destination, client_id, "")
         if not self._service.unsubscribe(identity):
             raise UnknownSubscription(

@@ -62,7 +62,8 @@ class LocalClient:
         if instance is self._instance:
             return True
         self.disconnect()
-        instance.on_connect(self.identity.client_id)
+        client_id = self.identity.client_id
+        instance.on_connect(client_id, self._service.user_of(client_id))
         self._instance = instance
         try:
             self._service.subscribe(self.identity)

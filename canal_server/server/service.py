@@ -168,11 +168,14 @@ class Service:
 
     def _check_reserved(self, request: server_session.Request) -> None:
         identity = identity_of(request)
-        if identity is not None and identity.client_id in self._reserved:
+        if identity is not None and (user := self.user_of(identity.client_id)):
             raise ClientError(
-                f"client id {identity.client_id} is used by"
-                f" {self._reserved[identity.client_id]}: use another one"
+                f"client id {identity.client_id} is used by {user}: use another one"
             )
+
+    def user_of(self, client_id: int) -> str:
+        """Return what in this process uses a client id, "" if nothing does."""
+        return self._reserved.get(client_id, "")
 
     def _visited(
         self, request: server_session.Request, visits: Visits

@@ -34,6 +34,8 @@ class StallNotice:
         self, destination: str, report_after_s: float = REPORT_AFTER_S
     ) -> None:
         self._destination = destination
+        # What uses a client id within this process: no client that may not return.
+        self.users: dict[int, str] = {}
         self._report_after_s = report_after_s
         self._began_s = 0.0
         self._next_s = 0.0
@@ -57,23 +59,29 @@ class StallNotice:
         """
         self._next_s = now_s + self._report_after_s
         if self._last is not None:
-            clients, when_s = self._last
-            if clients == holders and now_s - when_s < REPORT_AGAIN_S:
+            before, when_s = self._last
+            if before == holders and now_s - when_s < REPORT_AGAIN_S:
                 return
         self._last = holders, now_s
         self._reported = True
         waited_s = now_s - self._began_s
-        if holders:
+        users = [self.users[each] for each in holders if each in self.users]
+        clients = [each for each in holders if each not in self.users]
+        if users:
+            destination_messages.RING_WAITS_FOR_QUEUE.log(
+                _log, self._destination, waited_s, " and ".join(users)
+            )
+        if clients:
             destination_messages.RING_IS_FULL.log(
                 _log,
                 self._destination,
                 waited_s,
-                _names(holders),
-                holders[0],
+                _names(clients),
+                clients[0],
                 self._destination,
-                holders[0],
+                clients[0],
             )
-        else:
+        elif not users:
             _log.info(
                 "destination %s: nothing has been read for %.0f s: the ring is full, "
                 "and no client is subscribed",

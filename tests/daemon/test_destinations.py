@@ -240,6 +240,21 @@ def test_one_that_waits_in_its_start(destinations_of):
     assert makes.made[0].calls[-1] == "join"
 
 
+def test_a_stop_that_ends_a_wait_is_no_failure(destinations_of, caplog):
+    """One that still waits for what decides its start just ends."""
+    makes = Makes()
+    destinations = destinations_of(configs("awaiting"), makes)
+    makes.made[0].may_start.clear()
+    starter = threading.Thread(target=destinations.start)
+    starter.start()
+    assert makes.made[0].entered.wait(LONG)
+    destinations.request_stop()
+    makes.made[0].may_start.set()
+    starter.join(LONG)
+    assert destinations.join(Deadline(LONG))
+    assert "cannot start" not in caplog.text
+
+
 def test_status(destinations_of):
     """The status of destinations has the order of the settings."""
     destinations = destinations_of(configs("b", "a", lazy="a"), Makes())

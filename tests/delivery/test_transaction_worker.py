@@ -14,6 +14,7 @@ from fix_store import eventually
 from transactions_in_memory import TOPIC, WHO, Broker, Source
 
 from canal_server.delivery import queue_worker, transaction_worker
+from canal_server.delivery.delivery_status import State
 from canal_server.delivery.queue_worker import WorkerLimits
 from canal_server.delivery.stored_position import (
     decoded,
@@ -342,6 +343,24 @@ def test_a_source_that_is_replaced_in_a_transaction(
     running.store.append(source.entries[-1])
     eventually(lambda: broker.numbers() == [0, 1, 4])
     assert source.restarts == 2
+
+
+def test_another_instance_takes_over(
+    instances: FakeInstances,
+    source: Source,
+    broker: Broker,
+    make: Callable[..., TransactionWorker],
+) -> None:
+    """It reads the position first, with a producer of its own: no failure follows."""
+    source.write(2)
+    worker = make()
+    eventually(lambda: broker.numbers() == [0, 1])
+    del instances.started[DESTINATION]
+    eventually(lambda: worker.status().state is State.WAITING)
+    source.restart()
+    source.write(2)
+    eventually(lambda: broker.numbers() == [0, 1, 3, 4])
+    assert worker.status().failures == 0
 
 
 def test_a_lease_that_is_not_certain_for_a_moment(

@@ -11,7 +11,7 @@ from fix_server import DESTINATION, PATIENCE_S, Wire, make_entry
 from fix_store import eventually
 
 from canal_server.config.schema import ServerConfig
-from canal_server.errors import ConfigError
+from canal_server.errors import ClientError, ConfigError, UnknownSubscription
 from canal_server.protocol.framing import frame
 from canal_server.protocol.packets import (
     Ack,
@@ -47,6 +47,18 @@ def stop(server: Server) -> bool:
     """Stop the server; return whether it ended."""
     server.request_stop()
     return server.join(Deadline(PATIENCE_S))
+
+
+def test_what_the_process_uses_itself_stays(instances):
+    """An operator cannot remove it: what it had not delivered would be lost."""
+    reserved = {1001: "the delivery to kafka"}
+    config = ServerConfig(ip="127.0.0.1", port=0)
+    server = Server(config, instances, reserved=reserved)
+    text = f"client 1001 of {DESTINATION} is the delivery to kafka, which would lose"
+    with pytest.raises(ClientError, match=text):
+        server.unsubscribe(DESTINATION, 1001)
+    with pytest.raises(UnknownSubscription):
+        server.unsubscribe(DESTINATION, 1002)
 
 
 def test_port_is_known(serve):

@@ -50,6 +50,22 @@ def test_names_a_few_of_many(messages):
     assert "`canal-server unsubscribe --destination example --client-id 1`" in line
 
 
+def test_the_server_s_own_client(messages):
+    """It is never one to unsubscribe; other clients are named as before."""
+    notice = StallNotice("example")
+    notice.users[1001] = "the delivery to kafka"
+    notice.begin(START)
+    notice.report([1001], START + 11)
+    (line,) = messages()
+    assert "the ring is full until the delivery to kafka continues" in line
+    assert "unsubscribe" not in line
+    notice.report([1001, 7], START + 22)
+    first, second = messages()
+    assert "the delivery to kafka" in first
+    assert "client 7 must ack" in second
+    assert second.endswith("--client-id 7`")
+
+
 def test_says_that_nobody_is_subscribed(messages, caplog):
     """Without clients a full ring is not an error: no warning."""
     notice = StallNotice("example")

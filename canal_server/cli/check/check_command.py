@@ -16,6 +16,7 @@ from canal_server.cli.check.queue_checks import check_queue
 from canal_server.cli.conf_options import load_chosen
 from canal_server.cli.position.position_found import find_cursors
 from canal_server.cursor_moves.source_cursors import parts_of
+from canal_server.delivery.queue_delivery import check_deliverable
 from canal_server.errors import CanalError, ConfigError
 from canal_server.model.check_results import CheckResult, Outcome, fail, ok, skip, warn
 from canal_server.model.cursors import DestinationCursors
@@ -70,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     """Print what the checks find; returns the exit status."""
     try:
         config = load_chosen(args.conf, args.destination, os.environ)
+        check_deliverable(config.instances, config.server.queue)
     except ConfigError as error:
         if all(each.startswith("--destination ") for each in error.problems):
             raise  # wrong use, not wrong settings

@@ -3,8 +3,9 @@ import { button, clock, duration, made, number, setText } from "./elements.js";
 
 const SUBSCRIPTIONS_MAX = 50; // that are shown
 
-// `unsubscribe` removes the subscription of a client, `null`: the visitor may not.
-export function showClients(card, each, unsubscribe) {
+// `unsubscribe` removes the subscription of a client, `null`: the visitor may not. That
+// of `ownId` is the server's own.
+export function showClients(card, each, ownId, unsubscribe) {
   const table = card.querySelector("table.clients");
   table.hidden = each.clients.length === 0;
   const isGroup = Boolean(each.sources);
@@ -23,7 +24,7 @@ export function showClients(card, each, unsubscribe) {
         .forEach((text, i) => setText(cells[4 + i], text));
       row.className = client.blocks ? "bad" : "";
     },
-    actions: (client) => [button("Unsubscribe", () => unsubscribe(client.client_id))],
+    actions: (client) => (client.client_id === ownId ? [] : [button("Unsubscribe", () => unsubscribe(client.client_id))]),
     columns: 7,
   });
 }

@@ -109,7 +109,9 @@ function showOne(card, each, all) {
   ]);
   const path = `destinations/${encodeURIComponent(each.destination)}`;
   const allowed = (action) => (each.allows_actions ? action : null);
-  showClients(card, each, allowed((clientId) => act(
+  // The delivery is one of them, and would lose its position.
+  const ownId = each.delivery?.client_id;
+  showClients(card, each, ownId, allowed((clientId) => act(
     `Remove the subscription of client ${clientId} to ${each.destination}? The server no longer retains changes for it.`,
     "Unsubscribe", `${path}/clients/${clientId}`, "DELETE")));
   showSubscriptions(card, each, allowed((name) => act(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import canal_server
-from canal_server.errors import CanalError, ConfigError
+from canal_server.errors import CanalError, ConfigError, ConnectionLost
 from canal_server.model.cursors import DestinationCursors
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class FakeInstance:
 
     `broken…` cannot start, `wrong…` cannot be made, `stuck…` does not end before it is
     `freed`, `unwritten…` cannot write its cursors at the end, `waiting…` starts when a
-    pipe was closed.
+    pipe was closed, `awaiting…` fails if a stop ended its wait.
     """
 
     def __init__(self, config, zookeepers=None, *, held=None) -> None:
@@ -73,6 +73,8 @@ class FakeInstance:
             Path(os.environ[START_FIFO]).read_bytes()
         if self.destination.startswith("broken"):
             raise CanalError("the cursors cannot be read")
+        if self.destination.startswith("awaiting") and "request_stop" in self.calls:
+            raise ConnectionLost("a stop ended the wait")
         if self.destination.startswith("faulty"):
             raise RuntimeError("a fault of ours")
 

@@ -280,7 +280,7 @@ class FakeInstance:
         del client_id
         return {}
 
-    def on_connect(self, client_id: int) -> None:
+    def on_connect(self, client_id: int, user: str = "") -> None:
         """Take note of a connection."""
         self.visits.append(("connected", client_id))
 

@@ -116,8 +116,8 @@ class LostClients:
         )
         self._why[identity.client_id] = (
             f"{why}; reload its tables, then move it with `canal-server position seek"
-            f" {self._conf_option}--destination {self._destination} --client"
-            f" {identity.client_id} --to oldest`, or unsubscribe it"
+            f" {self._conf_option}--destination {self._destination}"
+            f" --client-id {identity.client_id} --to oldest`, or unsubscribe it"
         )
         position_messages.CLIENT_POSITION_LOST.log(_log, why)
 

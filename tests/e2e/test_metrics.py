@@ -213,6 +213,11 @@ def test_real_prometheus(pipeline, tmp_path):
     ).lower().replace("request_error", "")
 
 
+DELIVERY = [
+    f"Delivery: {each}" for each in ("messages", "blocked or stopped", "not confirmed")
+]
+
+
 def test_dashboard(pipeline, tmp_path):
     """Prometheus answers each query of the dashboard, for the server that is chosen."""
     try:
@@ -227,7 +232,8 @@ def test_dashboard(pipeline, tmp_path):
         server.wait_for("canal_instance_client_request_latency_count > 0")
         client.get(1)  # a latency that only later scrapes have
         file = FOLDER / "canal-server.json"
-        check_dashboard(server, file, optional=["Leases"])  # no ZooKeeper here
+        # There is no ZooKeeper here, and no message queue.
+        check_dashboard(server, file, optional=["Leases", *DELIVERY])
 
 
 @pytest.mark.parametrize("sources", [1, 2])

@@ -133,7 +133,7 @@ def test_the_command_that_moves_it() -> None:
     lost = LostClients("d", resets=False, conf_option="--conf /etc/canal ")
     lost.refuse_one(DEAD, position_at(1), deleted)
     assert (
-        "`canal-server position seek --conf /etc/canal --destination d --client"
+        "`canal-server position seek --conf /etc/canal --destination d --client-id"
         f" {DEAD.client_id} --to oldest`"
     ) in lost.why(DEAD.client_id)
 

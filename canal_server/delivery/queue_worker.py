@@ -203,12 +203,14 @@ class QueueWorker:
         before = self._client.instance
         if not self._client.connect():
             return False
-        # A new connection gets all again, and a move of the cursor voids batches.
-        is_new = self._client.instance is not before
-        if is_new:
+        if self._client.instance is not before:
             self._has_begun = False
-        if is_new or (self._left and not self._client.holds(self._left[0].batch_id)):
+            self._left.clear()  # a new connection gets all again
+        elif self._left and not self._client.holds(self._left[0].batch_id):
+            # The cursor was moved. Later ones may be open, fetched where it is now:
+            # what follows them may not be sent before them.
             self._left.clear()
+            self._client.rollback()
         return True
 
     def _opened(self) -> Producer:

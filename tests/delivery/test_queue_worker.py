@@ -343,23 +343,67 @@ def test_topics_beside_one_that_refuses(
         assert worker.status().topics[f"{TOPIC}{number}"][0] == 20
 
 
-def test_the_cursor_is_moved_while_messages_are_refused(
-    instance: FakeInstance, make: Callable[..., QueueWorker]
-) -> None:
-    """What was to be sent again is forgotten: delivery goes on at the new place."""
-    broker = Broker()
-    broker.fails = lambda *_: BrokerUnavailableError("not now")
-    put(instance, *range(8))
-    worker = make(broker, LIMITS._replace(by_partition=True))
-    eventually(lambda: worker.status().failures > 0)
+def move_cursor(instance: FakeInstance, to: int) -> None:
+    """Move the cursor of the delivery to an entry, as an operator does."""
     with instance.moving:
         instance.meta.clear_batches(WHO)
         with instance.store.lock:
             cursor = instance.store.cursors[WHO.client_id]
-            cursor.got = cursor.acked = 6
-    broker.fails = lambda *_: None
+            cursor.got = cursor.acked = to
+
+
+def test_the_cursor_is_moved_while_messages_are_refused(
+    instance: FakeInstance,
+    make: Callable[..., QueueWorker],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was to be sent again is forgotten: only what is after the new position is.
+
+    The cursor is moved when all was answered, before anything is sent again.
+    """
+    broker = Broker()
+    broker.fails = lambda *_: BrokerUnavailableError("not now")
+
+    def move() -> None:
+        broker.fails = lambda *_: None
+        move_cursor(instance, 6)
+        monkeypatch.setattr(broker, "renew", lambda: None)
+
+    monkeypatch.setattr(broker, "renew", move)
+    put(instance, *range(8))
+    make(broker, LIMITS._replace(by_partition=True))
     eventually(lambda: acked(instance) == 8)
-    assert broker.numbers()[-2:] == [6, 7]
+    assert broker.numbers() == [6, 7]
+
+
+def test_the_cursor_is_moved_while_answers_are_awaited(
+    instance: FakeInstance, make: Callable[..., QueueWorker]
+) -> None:
+    """A batch from the new position is sent again before what follows it.
+
+    It is fetched while older batches are on their way, which are refused later.
+    """
+    broker = Broker()
+    broker.per_poll = 0
+    put(instance, *range(8))
+    worker = make(broker, LIMITS._replace(by_partition=True))
+    eventually(lambda: worker.status().in_flight == 8)
+    move_cursor(instance, 8)
+    put(instance, *range(8, 12))
+    eventually(lambda: worker.status().in_flight == 12)
+
+    def fails(topic: str, value: bytes) -> Exception | None:
+        del topic
+        return BrokerUnavailableError("not now") if int(value) < 4 else None
+
+    broker.fails = fails
+    broker.per_poll = 1000
+    eventually(lambda: worker.status().failures > 0)
+    put(instance, *range(12, 16))
+    eventually(lambda: acked(instance) == 16)
+    assert broker.numbers()[:8] == list(range(4, 12))
+    assert broker.numbers()[8:] == list(range(8, 16))
+    assert worker.status().failures == 1
 
 
 def test_a_connection_that_takes_long(

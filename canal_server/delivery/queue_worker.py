@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from canal_server.delivery.delivery_status import DeliveryCounts, DeliveryStatus, State
 from canal_server.delivery.sent_again import OnWay, left_of, left_over
 from canal_server.delivery.too_large_note import note_message
-from canal_server.errors import CanalError
+from canal_server.errors import CanalError, ProtocolError
 from canal_server.messages import delivery_messages
 from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
@@ -39,6 +39,7 @@ from canal_server.runtime.log_throttle import LogThrottle
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from canal_server.ports import RunningInstance
     from canal_server.queues.message_form import Encode
     from canal_server.queues.producers.queue_producer import (
         Message,
@@ -103,7 +104,7 @@ class QueueWorker:
         self._limits = limits
         self._note = note
         self._what = what
-        self._has_begun = False  # with this connection to the destination
+        self._begun: RunningInstance | None = None  # the log says so of it
         self._after = after
         self._stop = Stop()
         self._window: deque[OnWay] = deque()
@@ -193,8 +194,10 @@ class QueueWorker:
             if not self._client.runs_here():
                 self._wait_until_here()
                 return
-            if not isinstance(error, BrokerUnavailableError):
-                # Its cursor was moved, for example, or it may not subscribe.
+            if not isinstance(error, BrokerUnavailableError | ProtocolError):
+                # Its cursor was moved, for example, or it may not subscribe. Not with
+                # brokers that are away, or what no message can be made of: the
+                # batches stay open, and what is confirmed of them stays known.
                 self._client.disconnect()
             self._failed(error)
 
@@ -204,7 +207,6 @@ class QueueWorker:
         if not self._client.connect():
             return False
         if self._client.instance is not before:
-            self._has_begun = False
             self._left.clear()  # a new connection gets all again
         elif self._left and not self._client.holds(self._left[0].batch_id):
             # The cursor was moved. Later ones may be open, fetched where it is now:
@@ -229,6 +231,7 @@ class QueueWorker:
 
     def _wait_until_here(self) -> None:
         self._left.clear()  # with what it keeps of the ring
+        self._begun = None
         self._become(State.WAITING)
         self._stop.wait(ABSENT_S)
 
@@ -236,8 +239,8 @@ class QueueWorker:
         """Deliver until a stop. What else ends it is raised, with all given back."""
         if self._state is State.WAITING:
             self._become(State.DELIVERING)
-        if not self._has_begun:
-            self._has_begun = True
+        if self._begun is not self._client.instance:
+            self._begun = self._client.instance
             cursor = self._client.cursor()
             log.info(
                 "destination %s: delivery to %s begins %s: %s",

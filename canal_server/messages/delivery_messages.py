@@ -31,11 +31,12 @@ DELIVERY_FAILED = Message(
     level=WARNING,
     text="destination %s: delivery to %s failed: %s",
     meaning="The broker is not available, or cannot take messages of this kind now; or"
-    " the destination cannot serve the delivery, for the reason in the text. Messages"
-    " are sent again, at growing intervals of up to 30 s, and in the same order; with"
-    " Kafka, without those that it has confirmed. What comes after them waits, also of"
-    " other topics, though some of it may have arrived. The line is repeated every ten"
-    " minutes.",
+    " no message can be made of a change; or the destination cannot serve the delivery,"
+    " for the reason in the text. Messages are sent again, at growing intervals of up"
+    " to 30 s, and in the same order. With Kafka, those that it has confirmed are left"
+    " out, unless the destination is the cause: then all since the last ack are sent."
+    " What comes after them waits, also of other topics, though some of it may have"
+    " arrived. The line is repeated every ten minutes.",
     remedy="Fix the cause given in the text; delivery continues by itself.",
 )
 

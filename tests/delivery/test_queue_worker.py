@@ -13,7 +13,7 @@ from service_calls import put
 
 from canal_server.delivery import queue_worker
 from canal_server.delivery.queue_worker import QueueWorker, WorkerLimits
-from canal_server.errors import ClientError
+from canal_server.errors import ClientError, ProtocolError
 from canal_server.model.identity import ClientIdentity
 from canal_server.protocol import server_session
 from canal_server.protocol.entry_messages import Entry
@@ -32,7 +32,7 @@ from canal_server.server.service import Service
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from canal_server.queues.message_form import Encode
     from canal_server.queues.producers.queue_producer import Message
@@ -341,6 +341,47 @@ def test_topics_beside_one_that_refuses(
     for number in range(3):
         assert broker.numbers(f"{TOPIC}{number}") == list(range(number, 60, 3))
         assert worker.status().topics[f"{TOPIC}{number}"][0] == 20
+
+
+def test_a_change_of_which_no_message_can_be_made(
+    instance: FakeInstance,
+    make: Callable[..., QueueWorker],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Tries do not repeat what the broker has confirmed, nor the log its first line.
+
+    Batches before it are not acked meanwhile: one of their topics refuses messages.
+    """
+    caplog.set_level("INFO", queue_worker.__name__)
+    broker, malformed, tried = Broker(), [True], []
+    deal = encode_to(3)
+
+    def fails(topic: str, value: bytes) -> Exception | None:
+        del value
+        refuses = topic == f"{TOPIC}0"
+        return BrokerUnavailableError("a policy forbids it") if refuses else None
+
+    def or_not(batch_id: int, body: bytes, now_ms: int) -> Sequence[Message]:
+        found = deal(batch_id, body, now_ms)
+        if malformed and any(each[2] == b"5" for each in found):
+            tried.append(batch_id)
+            raise ProtocolError("malformed entry in a batch")
+        return found
+
+    broker.fails = fails
+    put(instance, *range(8))
+    worker = make(broker, LIMITS._replace(by_partition=True), or_not)
+    eventually(lambda: len(tried) > 3)
+    assert worker.status().reason == "malformed entry in a batch"
+    assert acked(instance) == 0
+    assert broker.numbers(f"{TOPIC}1") == [1]
+    assert broker.numbers(f"{TOPIC}2") == [2]
+    broker.fails = lambda *_: None
+    malformed.clear()
+    eventually(lambda: acked(instance) == 8)
+    for number in range(3):
+        assert broker.numbers(f"{TOPIC}{number}") == list(range(number, 8, 3))
+    assert sum("begins" in each for each in caplog.messages) == 1
 
 
 def move_cursor(instance: FakeInstance, to: int) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
+from canal_server.delivery.delivery_status import State
+
 
 class _Wait(NamedTuple):
     why: str
@@ -30,7 +32,11 @@ class PositionWaits:
         self._waits[destination] = _Wait(why, since_ms)
 
     def shown_in(self, status: dict[str, object]) -> dict[str, object]:
-        """Return the status of a destination, with the reason as its error."""
+        """Return the status of a destination, with the reason as its error.
+
+        Its delivery waits for the destination: one cause is shown, counted and sent as
+        an alarm once.
+        """
         wait = self._waits.get(str(status["destination"]))
         if wait is None or status.get("running"):
             return status
@@ -40,6 +46,6 @@ class PositionWaits:
             "error_since_ms": since_ms,
         }
         if isinstance(delivery := status.get("delivery"), dict):
-            blocked = {"state": "blocked", "reason": wait.why, "since_ms": since_ms}
-            found["delivery"] = delivery | blocked
+            waiting = {"state": State.WAITING.value, "reason": "", "since_ms": since_ms}
+            found["delivery"] = delivery | waiting
         return found

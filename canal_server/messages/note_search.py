@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from canal_server.messages.delivery_messages import POSITION_NOT_READ
 from canal_server.messages.server_notes import SERVER_ERRORS
 from canal_server.messages.source_notes import (
     HISTORY_ERRORS,
@@ -19,9 +20,14 @@ from canal_server.messages.source_notes import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from canal_server.messages.message import Message
     from canal_server.messages.note import Note
 
 ERRORS: Final = (*SOURCE_ERRORS, *HISTORY_ERRORS, *SERVER_ERRORS)
+# Of errors that are the texts of messages too, without the name of the destination.
+MESSAGES: Final = {
+    each.text.removeprefix("destination %s "): each for each in (POSITION_NOT_READ,)
+}
 CLASSES: Final = tuple(dict.fromkeys(each.error for each in ERRORS))
 _PLACEHOLDER: Final = re.compile(r"…|%(?:\.\d+)?[sdrf]")
 _CLASS: Final = re.compile(rf"\b({'|'.join(CLASSES)})\b")
@@ -36,6 +42,11 @@ def notes_on_error(error: str) -> list[Note]:
     """Return the notes on what a text says."""
     named = classes_in(error)
     return [note for note in ERRORS if note.error in named and _applies(note, error)]
+
+
+def messages_on_error(error: str) -> list[Message]:
+    """Return the messages whose text an error has."""
+    return [each for text, each in MESSAGES.items() if _found(text, error)]
 
 
 def note_on_warning(warning: str) -> Note | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.messages.note_search import (
     classes_in,
+    messages_on_error,
     note_on_warning,
     notes_on_error,
 )
@@ -19,6 +20,7 @@ from canal_server.messages.note_search import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from canal_server.messages.message import Message
     from canal_server.messages.note import Note
 
 SOURCE_WARNINGS_ANCHOR: Final = "warnings-of-a-source"
@@ -47,6 +49,7 @@ def html_of(markdown: str) -> str:
 def error_notes(error: str) -> list[dict[str, Any]]:
     """Return what is known of an error, as JSON values."""
     found = [_as_json(each, each.error.lower()) for each in notes_on_error(error)]
+    found += [_of_message(each) for each in messages_on_error(error)]
     if found:
         return found
     return [
@@ -64,10 +67,18 @@ def warning_notes(warnings: Sequence[str]) -> list[dict[str, Any] | None]:
 
 
 def _as_json(note: Note, anchor: str) -> dict[str, Any]:
+    return _described(note.error or "Warning", note, anchor)
+
+
+def _of_message(message: Message) -> dict[str, Any]:
+    return _described(message.name, message, message.name)
+
+
+def _described(title: str, text: Note | Message, anchor: str) -> dict[str, Any]:
     return {
-        "title": note.error or "Warning",
-        "meaning": plain(note.meaning),
-        "remedy": plain(note.remedy or NOTHING),
+        "title": title,
+        "meaning": plain(text.meaning),
+        "remedy": plain(text.remedy or NOTHING),
         "anchor": anchor,
     }
 

@@ -243,7 +243,7 @@ def check_shown(
     text = capsys.readouterr().out
     assert f"example: waits for its position in the message queue: {reason}" in text
     assert "(since 2" in text
-    assert "is blocked: " + reason in text
+    assert text.count(reason) == 1
     assert main(["status", "--check", *conf]) == 5
     (line,) = capsys.readouterr().out.splitlines()
     assert reason in line
@@ -253,12 +253,14 @@ def check_shown(
         shown = json.load(answer)
     assert reason in shown["error"]
     assert shown["error_since_ms"] > 0
-    assert (shown["delivery"]["state"], shown["ready"]) == ("blocked", False)
+    assert (shown["delivery"]["state"], shown["ready"]) == ("waiting", False)
+    (note,) = shown["error_notes"]
+    assert note["anchor"] == "position-not-read"
     found = f"http://127.0.0.1:{ports['metrics_port']}/metrics"
     with urllib.request.urlopen(found) as answer:
         metrics = answer.read().decode()
     labels = 'destination="example"'
-    assert f'canal_delivery_state{{{labels},state="blocked"}} 1.0' in metrics
+    assert f'canal_delivery_state{{{labels},state="waiting"}} 1.0' in metrics
     (failing,) = re.findall(
         rf"^canal_instance_failing_seconds\{{{labels}\}} (.*)$", metrics, re.MULTILINE
     )

@@ -74,10 +74,7 @@ def _of_destination(each: dict[str, Any], limits: Limits) -> Iterator[Finding]:
     if blocked and time.time() - blocked["since_ms"] / 1000 >= limits.blocked_s:
         yield Finding(BROKEN, f"{name}: {blocked_text(blocked)}")
     delivery = each.get("delivery") or {}
-    is_said = bool(delivery.get("reason")) and delivery["reason"] in (
-        each.get("error") or ""
-    )
-    if delivery.get("state") in ("blocked", "stopped") and not is_said:
+    if delivery.get("state") in ("blocked", "stopped"):
         since_s = time.time() - delivery["since_ms"] / 1000
         if delivery["state"] == "stopped" or since_s >= limits.blocked_s:
             yield Finding(BROKEN, f"{name}: {delivery_text(delivery)}")

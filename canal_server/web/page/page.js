@@ -136,7 +136,7 @@ function notesOf(each) {
   if (deliveryFails(each)) {
     const { queue, state, reason, since_ms: since } = each.delivery;
     const [what, anchor] = state === "stopped" ? ["has stopped", "delivery-stopped"]
-      : ["is blocked", each.running ? "delivery-failed" : "position-not-read"];
+      : ["is blocked", "delivery-failed"];
     notes.unshift({ text: `Delivery to ${queue} ${what}: ${reason}, since ${clock(since)}`, anchor });
   }
   if (each.blocked) {

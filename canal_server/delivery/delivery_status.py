@@ -20,7 +20,7 @@ class State(StrEnum):
 
     WAITING = "waiting"  # until the destination runs here, or for a first connection
     DELIVERING = "delivering"
-    BLOCKED = "blocked"  # the broker takes nothing now
+    BLOCKED = "blocked"  # nothing is acked now; it is tried again
     STOPPED = "stopped"  # a message was refused for good
 
 

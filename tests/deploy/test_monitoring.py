@@ -108,7 +108,10 @@ CASES = {
     "CanalDeliveryStopped": {
         f'canal_delivery_state{{{LABELS},state="stopped"}}': "1x10"
     },
-    "CanalDeliveryFailing": {f"canal_delivery_failing_seconds{{{LABELS}}}": "121x10"},
+    "CanalDeliveryFailing": {
+        f"canal_delivery_failing_seconds{{{LABELS}}}": "121x10",
+        f'canal_delivery_state{{{LABELS},state="stopped"}}': "0x10",
+    },
     "CanalDeliveryLag": {
         f'canal_client_lag_seconds{{{LABELS},client="1001"}}': "70x10",
         f'canal_delivery_state{{{LABELS},state="delivering"}}': "1x10",
@@ -207,6 +210,22 @@ def test_an_alert_fires(tmp_path, alert):
         f'canal_client_lag_seconds{{{LABELS},client="1001"}}': "1x10",
     }
     check_alert(tmp_path, RULES, alert, healthy, CASES[alert])
+
+
+@pytest.mark.usefixtures("_promtool")
+def test_a_delivery_that_has_stopped(tmp_path):
+    """It is one alert: that it has stopped, not that it fails, which is for retries."""
+    stopped = {
+        f"canal_delivery_failing_seconds{{{LABELS}}}": "3600x10",
+        f'canal_delivery_state{{{LABELS},state="stopped"}}': "1x10",
+    }
+    for alert, expected in (
+        ("CanalDeliveryStopped", ["CanalDeliveryStopped"]),
+        ("CanalDeliveryFailing", []),
+    ):
+        file = tmp_path / f"{alert}.yml"
+        file.write_text(json.dumps(rule_test(RULES, stopped, alert, expected)))
+        assert "SUCCESS" in promtool("test", "rules", str(file))
 
 
 def check_alert(folder, rules, alert, healthy, failing):

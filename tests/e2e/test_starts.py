@@ -154,7 +154,7 @@ def test_killed_with_the_current_end(  # noqa: PLR0917  # fixtures
 
 
 def test_stored_wins(stopped, rng):
-    """What is stored counts more than what is configured."""
+    """What is stored takes precedence over what is configured."""
     writer = stopped.writer(rng)
     checker = stopped.checker(writer)
     stopped.start()

@@ -120,7 +120,7 @@ def delivery(state, seconds):
     ],
 )
 def test_a_message_queue(state, seconds, expected):
-    """One that takes nothing for long is wrong, and one that refused a message."""
+    """A delivery that is blocked for long is wrong, and one that has stopped."""
     instance = HEALTHY | {"delivery": delivery(state, seconds)}
     sent = "5 messages since the start, 2 not confirmed"
     wrong = [(BROKEN, f"a: {expected}; {sent}")] if expected else []
@@ -136,7 +136,7 @@ def test_no_limit():
 
 
 def test_the_worst_comes_first():
-    """A server that shuts down counts more than a destination, and that than lag."""
+    """A shutdown takes precedence over a destination, and that over lag."""
     statuses = [
         status
         for status, _ in found(

@@ -22,7 +22,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.delivery.delivery_status import DeliveryCounts, DeliveryStatus, State
-from canal_server.delivery.sent_again import OnWay, left_of, left_over
+from canal_server.delivery.sent_again import OpenBatch, to_send_again, unconfirmed
 from canal_server.delivery.too_large_note import note_message
 from canal_server.errors import CanalError, ProtocolError
 from canal_server.messages import delivery_messages
@@ -107,8 +107,8 @@ class QueueWorker:
         self._begun: RunningInstance | None = None  # the log says so of it
         self._after = after
         self._stop = Stop()
-        self._window: deque[OnWay] = deque()
-        self._left: deque[OnWay] = deque()  # to be sent again before anything else
+        self._window: deque[OpenBatch] = deque()
+        self._to_resend: deque[OpenBatch] = deque()  # before anything else
         self._counts = DeliveryCounts()
         self._state, self._reason = State.WAITING, ""
         self._since_ms = _now_ms()
@@ -207,11 +207,11 @@ class QueueWorker:
         if not self._client.connect():
             return False
         if self._client.instance is not before:
-            self._left.clear()  # a new connection gets all again
-        elif self._left and not self._client.holds(self._left[0].batch_id):
+            self._to_resend.clear()  # a new connection gets all again
+        elif self._to_resend and not self._client.holds(self._to_resend[0].batch_id):
             # The cursor was moved. Later ones may be open, fetched where it is now:
             # what follows them may not be sent before them.
-            self._left.clear()
+            self._to_resend.clear()
             self._client.rollback()
         return True
 
@@ -230,7 +230,7 @@ class QueueWorker:
         producer.open()
 
     def _wait_until_here(self) -> None:
-        self._left.clear()  # with what it keeps of the ring
+        self._to_resend.clear()  # with what it keeps of the ring
         self._begun = None
         self._become(State.WAITING)
         self._stop.wait(ABSENT_S)
@@ -297,10 +297,10 @@ class QueueWorker:
 
     def _send_next(self, producer: Producer) -> None:
         """Hand the messages of the next batch over, if there is one."""
-        if self._left:
+        if self._to_resend:
             producer.poll(0)
-            self._hand_over(producer, self._left.popleft())
-            if not self._left:
+            self._hand_over(producer, self._to_resend.popleft())
+            if not self._to_resend:
                 producer.push()
             return
         wait_s = BUSY_FETCH_S if self._window else IDLE_FETCH_S
@@ -318,10 +318,10 @@ class QueueWorker:
 
     def _dispatch(self, producer: Producer, fetched: Fetched) -> None:
         """Hand the messages of a batch over."""
-        self._hand_over(producer, OnWay.of(fetched), fetched.body)
+        self._hand_over(producer, OpenBatch.of(fetched), fetched.body)
 
     def _hand_over(
-        self, producer: Producer, batch: OnWay, body: bytes | None = None
+        self, producer: Producer, batch: OpenBatch, body: bytes | None = None
     ) -> None:
         """Hand over what the broker does not have of a batch."""
         self._window.append(batch)  # from here on, it is given back after a failure
@@ -329,7 +329,7 @@ class QueueWorker:
             body = b"".join(batch.slices)
         messages = self._encode(batch.batch_id, body, _now_ms())
         if batch.confirmed:
-            messages = left_of(messages, batch.confirmed)
+            messages = unconfirmed(messages, batch.confirmed)
         self._prepare(producer, messages)
         if len(self._window) == 1:
             self._progress_s = time.monotonic()
@@ -438,14 +438,14 @@ class QueueWorker:
             producer.renew()
             is_known = self._limits.by_partition
         finally:
-            window = (*self._window, *self._left)
+            window = (*self._window, *self._to_resend)
             self._window.clear()
-            self._left.clear()
+            self._to_resend.clear()
             for each in window:
                 if not each.sending.pending:
                     self._counts.confirmed(each.sending)
             if is_known:
-                self._left.extend(left_over(window))
+                self._to_resend.extend(to_send_again(window))
             else:
                 self._roll_back()
 

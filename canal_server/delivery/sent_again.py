@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from canal_server.server.local_client import Fetched
 
 
-class OnWay(NamedTuple):
+class OpenBatch(NamedTuple):
     """A batch whose messages were handed over, or are about to be.
 
     `slices` are its entries in the ring. `confirmed` counts the messages of partitions
@@ -37,7 +37,7 @@ class OnWay(NamedTuple):
         return cls(fetched.batch_id, Sending(), fetched.slices, {})
 
 
-def left_over(window: Iterable[OnWay]) -> Iterator[OnWay]:
+def to_send_again(window: Iterable[OpenBatch]) -> Iterator[OpenBatch]:
     """Yield batches as they are to be sent again, after no answer is awaited.
 
     What was not answered counts as not confirmed.
@@ -57,7 +57,7 @@ def left_over(window: Iterable[OnWay]) -> Iterator[OnWay]:
         yield each._replace(sending=Sending(), confirmed=confirmed)
 
 
-def left_of(
+def unconfirmed(
     messages: Sequence[Message], confirmed: Mapping[Partition, int]
 ) -> list[Message]:
     """Return the messages of a batch without those that were confirmed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from canal_server.delivery.sent_again import OnWay, left_of, left_over
+from canal_server.delivery.sent_again import OpenBatch, to_send_again, unconfirmed
 from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     MessageRefusedError,
@@ -27,7 +27,7 @@ def messages(text: str) -> list[Message]:
     return [(*(A if each == "a" else B), b"x") for each in text]
 
 
-def sent(text: str, answers: list[CanalError | None]) -> OnWay:
+def sent(text: str, answers: list[CanalError | None]) -> OpenBatch:
     """Return a batch with messages that were answered so, or not at all."""
     sending = Sending()
     handed = messages(text)
@@ -35,14 +35,14 @@ def sent(text: str, answers: list[CanalError | None]) -> OnWay:
         sending.note(each[:2], 1)
     for message, answer in zip(handed, answers, strict=False):
         sending.answered(message, answer)
-    return OnWay(1, sending, (), {})
+    return OpenBatch(1, sending, (), {})
 
 
-def confirmed_of(*window: OnWay) -> list[dict[tuple[str, int], int]]:
+def confirmed_of(*window: OpenBatch) -> list[dict[tuple[str, int], int]]:
     """Return how many messages are left out of each batch, by partition."""
     return [
         {key: count for key, count in each.confirmed.items() if count}
-        for each in left_over(window)
+        for each in to_send_again(window)
     ]
 
 
@@ -76,13 +76,13 @@ def test_another_failure() -> None:
     assert confirmed_of(batch) == [{A: 2, B: 1}]
 
 
-def test_left_of_a_batch() -> None:
+def test_what_is_not_confirmed_of_a_batch() -> None:
     """The first messages of partitions are left out, and the others keep order."""
     all_of_it: list[Message] = [
         ("a", 0, b"1"), ("b", 1, b"2"), ("a", 0, b"3"), ("b", 1, b"4"), ("a", 1, b"5"),
     ]  # fmt: skip
-    assert left_of(all_of_it, {A: 1, B: 2}) == [all_of_it[2], all_of_it[4]]
-    assert left_of(all_of_it, {}) == all_of_it
+    assert unconfirmed(all_of_it, {A: 1, B: 2}) == [all_of_it[2], all_of_it[4]]
+    assert unconfirmed(all_of_it, {}) == all_of_it
 
 
 def test_tries_at_random(rng: random.Random) -> None:
@@ -94,13 +94,13 @@ def test_tries_at_random(rng: random.Random) -> None:
                 rng.randint(0, 4)
             )] for each in range(count)
         ]  # fmt: skip
-        window = [OnWay(each, Sending(), (), {}) for each in range(count)]
+        window = [OpenBatch(each, Sending(), (), {}) for each in range(count)]
         kept: list[Message] = []
         failing = 0.3
         while True:
             handed_over = rng.randint(0, count) if failing else count
             for each in window[:handed_over]:
-                left = left_of(batches[each.batch_id], each.confirmed)
+                left = unconfirmed(batches[each.batch_id], each.confirmed)
                 for message in left:
                     each.sending.note(message[:2], 1)
                 for message in left:
@@ -109,7 +109,7 @@ def test_tries_at_random(rng: random.Random) -> None:
                     kept += [] if fails else [message]
             if not failing:
                 break
-            window = list(left_over(window))
+            window = list(to_send_again(window))
             failing = rng.choice([0.3, 0.1, 0])
         for partition in (A, B):
             expected = [

@@ -156,7 +156,7 @@ def test_a_message_that_is_too_large(
     deliver(stopped, rabbit)
     stopped.process.wait_for_log(
         "delivery stopped, nothing is acked any more: topic shop: a message of 12.*"
-        " bytes is larger than the 100000 bytes .* raise max_message_size"
+        r" bytes \(table .*\) is larger than the 100000 bytes .* raise max_message_size"
     )
     stopped.wait_for_status(lambda status: status["delivery"]["state"] == "stopped")
     stopped.stop()

@@ -133,7 +133,7 @@ def test_a_message_that_is_too_large(
     deliver(stopped, pulsar, **{"canal.mq.topic": "shop"})
     stopped.process.wait_for_log(
         "delivery stopped, nothing is acked any more: topic shop: a message of 25.*"
-        " bytes is larger than the broker accepts: raise maxMessageSize"
+        r" bytes \(table .*\) is larger than the broker accepts: raise maxMessageSize"
     )
     stopped.wait_for_status(lambda status: status["delivery"]["state"] == "stopped")
     stopped.stop()

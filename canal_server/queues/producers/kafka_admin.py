@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.queues.producers.kafka_refusals import TOPIC_LIMIT
 from canal_server.queues.producers.queue_producer import BrokerUnavailableError
 from canal_server.runtime.optional_packages import optional_module
 
@@ -179,7 +180,7 @@ class KafkaAdmin:
         return {
             name
             for name, settings in self.topic_settings(topics).items()
-            if CLEANUP in settings and COMPACT in (settings[CLEANUP].value or "")
+            if is_compacted(settings)
         }
 
     # --- rights -----------------------------------------------------------------------
@@ -219,6 +220,62 @@ class KafkaAdmin:
             if missing:
                 found[name] = missing
         return found
+
+
+class TopicSettings:
+    """Settings of topics that refused something, as the brokers report them.
+
+    Messages are refused by the thousands: the brokers are asked once for a topic, until
+    `clear`. What the account may not read is unknown.
+    """
+
+    def __init__(self, ask: Callable[[str], dict[str, Any]]) -> None:
+        """Set what asks the brokers for the settings of a topic."""
+        self._ask = ask
+        self._known: dict[str, dict[str, Any]] = {}
+        self._occasion: object = None
+        self._again: set[str] = set()  # asked again, on that occasion
+
+    def limit(self, topic: str) -> Any:
+        """Return how large batches may be, with `value` and `source`; None: unknown."""
+        return self._of(topic).get(TOPIC_LIMIT)
+
+    def limit_below(self, topic: str, size: int, occasion: object) -> Any:
+        """Return the same, after a message of a size was refused.
+
+        Of a size that is allowed, the limit was lowered: the brokers are asked again,
+        but once on an occasion.
+        """
+        if occasion is not self._occasion:
+            self._occasion, self._again = occasion, set()
+        if topic not in self._known:
+            self._again.add(topic)
+        found = self.limit(topic)
+        if found and size <= int(found.value) and topic not in self._again:
+            self._again.add(topic)
+            del self._known[topic]
+            found = self.limit(topic)
+        return found
+
+    def is_compacted(self, topic: str) -> bool:
+        """Return whether a topic is compacted, as far as that is known."""
+        return is_compacted(self._of(topic))
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._known.clear()
+        self._occasion, self._again = None, set()
+
+    def _of(self, topic: str) -> dict[str, Any]:
+        if topic not in self._known:
+            self._known[topic] = {}  # also if the question fails
+            self._known[topic] = self._ask(topic)
+        return self._known[topic]
+
+
+def is_compacted(settings: Mapping[str, Any]) -> bool:
+    """Return whether a topic with these settings is compacted."""
+    return CLEANUP in settings and COMPACT in (settings[CLEANUP].value or "")
 
 
 class Details:

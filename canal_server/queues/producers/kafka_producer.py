@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.queues.message_content import subject_of
-from canal_server.queues.producers.kafka_admin import Details, KafkaAdmin
+from canal_server.queues.producers.kafka_admin import (
+    Details,
+    KafkaAdmin,
+    TopicSettings,
+)
 from canal_server.queues.producers.kafka_refusals import (
     NAME_RULE,
-    TOPIC_LIMIT,
     Refusals,
     reason_of,
 )
@@ -103,8 +107,9 @@ class KafkaProducer:
         self._config = {**ours, **settings, **_FIXED, **(fixed or {})}
         self.servers = settings["bootstrap.servers"]
         self._refusals = refusals
-        # What topics accept, as far as a refused message had that asked.
-        self._limits: dict[str, Any] = {}
+        self._topic_settings = TopicSettings(
+            lambda topic: self.admin().topic_settings([topic]).get(topic, {})
+        )
         self._creation = creation
         self._passes_refused = passes_refused
         self.last_error = ""
@@ -113,6 +118,8 @@ class KafkaProducer:
         self._on_way = 0
         self._sending: Sending | None = None  # the last one, with what notes answers
         self._report: Callable[[Any, Any], None] | None = None
+        # Messages that failed during a call of librdkafka, with their errors.
+        self._unanswered: deque[tuple[Sending, Message, Any]] = deque()
         self._is_single = False  # a message is a batch, for the present producer
         self._wants_single = False  # and for the next one
         self._is_spent = False  # the producer must be replaced
@@ -172,15 +179,11 @@ class KafkaProducer:
                 produce(topic, value, key, partition, report)
         except BufferError:
             if self._on_way == 0:  # it will never be accepted
-                raise MessageRefusedError(
-                    topic,
-                    size,
-                    "is larger than kafka.buffer.memory: raise that",
-                    subject_of(message),
-                ) from None
+                why = "is larger than kafka.buffer.memory: raise that"
+                raise _refused(message, why) from None
             return False
         except self._kafka.KafkaException as error:
-            raise self._failure(error.args[0], message, is_answer=False) from None
+            raise self._refusal(error.args[0], message) from None
         self._on_way += 1
         if self._is_ordered and target not in self._proven:
             self._proving.add(target)
@@ -214,10 +217,28 @@ class KafkaProducer:
             )  # fmt: skip
             if self._is_gapless:
                 self._die()  # librdkafka does not say so by `error_cb`
-            failure = self._failure(error, message, is_answer=True)
-            sending.answered(message if sending.is_keyed else message[:3], failure)
+            self._unanswered.append(
+                (sending, message if sending.is_keyed else message[:3], error)
+            )
 
         return on_delivery
+
+    def _take_failures(self) -> None:
+        """Answer the messages that failed.
+
+        After the call of librdkafka that reported them: to find out what an error means
+        may take questions to the brokers.
+        """
+        while self._unanswered:
+            sending, message, error = self._unanswered.popleft()
+            try:
+                failure = self._answer_to(error, message, sending)
+            except Exception as problem:  # noqa: BLE001  # it waits for an answer
+                failure = BrokerUnavailableError(
+                    f"topic {message[0]}: {error.str()} (what that means is not known:"
+                    f" {problem!r})"
+                )
+            sending.answered(message, failure)
 
     def push(self) -> None:
         """Have librdkafka send now what waits for more."""
@@ -241,6 +262,7 @@ class KafkaProducer:
             self._fatal = error.args[0]
             self._cause = self._cause or self._ended(error.args[0])
             self.last_error = _text_of(error)
+        self._take_failures()
 
     def renew(self) -> None:
         """Replace a producer that failed for good, or whose batches are too large."""
@@ -254,7 +276,7 @@ class KafkaProducer:
         self._on_way = 0
         self._is_spent = False
         self._dead_since_s = self._fatal = self._cause = None
-        self._limits.clear()
+        self._topic_settings.clear()
         self._proven, self._proving = set(), set()
 
     def abandon(self, wait_s: float) -> None:
@@ -363,47 +385,52 @@ class KafkaProducer:
             f"{self.last_error or _text_of(error)}"
         )
 
-    def _failure(self, error: Any, message: Message, *, is_answer: bool) -> CanalError:
-        """Return what an error of a message means; `is_answer`: it was sent."""
+    def _answer_to(self, error: Any, message: Message, sending: Sending) -> CanalError:
+        """Return what an error of a message that was sent means."""
+        codes = self._kafka.KafkaError
+        found: CanalError
+        if self._is_size(error):
+            found = self._too_large(message, sending)
+        elif error.code() in (codes.INVALID_RECORD, codes._INVALID_DIFFERENT_RECORD):  # noqa: SLF001
+            self._counts.pop(message[0], None)
+            # Of thousands in a batch, the first one explains the rest.
+            found = sending.failure or self._invalid(error, message)
+        else:
+            found = self._meaning(error, message[0])
+        if not isinstance(found, MessageRefusedError):
+            self._cause = self._cause or found
+        return found
+
+    def _refusal(self, error: Any, message: Message) -> CanalError:
+        """Return why librdkafka does not take a message."""
+        if self._is_size(error):
+            why = self._refusals.own_limit(str(self._config[_SIZE]))
+            return _refused(message, why)
+        found = self._meaning(error, message[0])
+        self._cause = self._cause or found
+        return found
+
+    def _is_size(self, error: Any) -> bool:
+        codes = self._kafka.KafkaError
+        return error.code() in (codes.MSG_SIZE_TOO_LARGE, codes.INVALID_MSG_SIZE)
+
+    def _too_large(self, message: Message, sending: Sending) -> CanalError:
+        topic, words, settings = message[0], self._refusals, self._topic_settings
+        if self._is_single:
+            limit = settings.limit_below(topic, size_of(message), sending)
+            return _refused(message, words.topic_limit(limit))
+        self._wants_single = self._is_spent = True
+        batch_bytes = str(self._config.get(_BATCH, _BATCH_BYTES))
+        return BrokerUnavailableError(
+            words.small_batches(topic, settings.limit(topic), batch_bytes)
+        )
+
+    def _meaning(self, error: Any, topic: str) -> CanalError:
         codes = self._kafka.KafkaError
         if error.code() in (codes._PURGE_QUEUE, codes._PURGE_INFLIGHT):  # noqa: SLF001
             return self._cause or BrokerUnavailableError(
                 f"Kafka at {self.servers}: {self.last_error or error.str()}"
             )
-        if error.code() in (codes.MSG_SIZE_TOO_LARGE, codes.INVALID_MSG_SIZE):
-            found = self._too_large(message, is_answer=is_answer)
-        else:
-            found = self._meaning(error, message)
-        if not isinstance(found, MessageRefusedError):
-            self._cause = self._cause or found
-        return found
-
-    def _too_large(self, message: Message, *, is_answer: bool) -> CanalError:
-        topic, size, words = message[0], size_of(message), self._refusals
-        if not is_answer:
-            why = words.own_limit(str(self._config[_SIZE]))
-            return MessageRefusedError(topic, size, why, subject_of(message))
-        limit = self._limit_of(topic, size)
-        if self._is_single:
-            why = words.topic_limit(limit)
-            return MessageRefusedError(topic, size, why, subject_of(message))
-        self._wants_single = self._is_spent = True
-        batch_bytes = str(self._config.get(_BATCH, _BATCH_BYTES))
-        return BrokerUnavailableError(words.small_batches(topic, limit, batch_bytes))
-
-    def _limit_of(self, topic: str, size: int) -> Any:
-        """Return what a topic accepts, as the brokers report it; None: unknown.
-
-        They are asked again when a message below it is refused: it was lowered.
-        """
-        known = self._limits.get(topic)
-        if topic not in self._limits or (known and size <= int(known.value)):
-            found = self.admin().topic_settings([topic]).get(topic, {})
-            self._limits[topic] = found.get(TOPIC_LIMIT)
-        return self._limits[topic]
-
-    def _meaning(self, error: Any, message: Message) -> CanalError:
-        codes, topic = self._kafka.KafkaError, message[0]
         self._counts.pop(topic, None)
         if error.fatal() or error.code() == codes._FATAL:  # noqa: SLF001  # their name
             self._is_spent = True
@@ -411,18 +438,18 @@ class KafkaProducer:
             return BrokerUnavailableError(f"topic {topic}: {reason or error.str()}")
         if error.code() == codes.TOPIC_EXCEPTION:
             return BrokerUnavailableError(f"topic {topic}: {NAME_RULE}")
-        if error.code() in (codes.INVALID_RECORD, codes._INVALID_DIFFERENT_RECORD):  # noqa: SLF001
-            return BrokerUnavailableError(self._why_invalid(error, message))
         return BrokerUnavailableError(f"topic {topic}: {error.str()}")
 
-    def _why_invalid(self, error: Any, message: Message) -> str:
+    def _invalid(self, error: Any, message: Message) -> CanalError:
         """Return why a message is refused, or another one of its batch."""
         topic, about = message[0], subject_of(message)
         if key_of(message) is not None:
-            if topic not in self.admin().compacted([topic]):
-                return f"topic {topic} refuses a message ({about}): {error.str()}"
+            if not self._topic_settings.is_compacted(topic):
+                return BrokerUnavailableError(
+                    f"topic {topic} refuses a message ({about}): {error.str()}"
+                )
             about = f"in a batch with {about}"
-        return self._refusals.no_key(topic, about)
+        return BrokerUnavailableError(self._refusals.no_key(topic, about))
 
     def _on_error(self, error: Any) -> None:
         codes = self._kafka.KafkaError
@@ -440,6 +467,10 @@ class KafkaProducer:
         """Note that the present producer sends nothing more."""
         self._is_spent = True
         self._dead_since_s = self._dead_since_s or time.monotonic()
+
+
+def _refused(message: Message, why: str) -> MessageRefusedError:
+    return MessageRefusedError(message[0], size_of(message), why, subject_of(message))
 
 
 def _code_of(found: Any) -> Any:

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("confluent_kafka", reason="the extra `kafka` is not installed")
 
 from canal_server.queues.producers import kafka_producer
-from canal_server.queues.producers.kafka_admin import TopicCreation
+from canal_server.queues.producers.kafka_admin import KafkaAdmin, TopicCreation
 from canal_server.queues.producers.kafka_producer import KafkaProducer
 from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
@@ -21,7 +21,8 @@ from canal_server.queues.producers.queue_producer import (
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
 
     from fix_kafka import Kafka
 
@@ -92,6 +93,98 @@ def test_a_topic_for_smaller_batches(kafka: Kafka, rng: random.Random) -> None:
     # The first message of a producer goes alone: it was accepted before the batch.
     expected = [messages[0], *messages, small, small, *messages[:3]]
     assert kafka.messages(TOPIC, 406)[0] == [each[2] for each in expected]
+
+
+@pytest.fixture
+def questions(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Give the topics of each question for settings that the brokers are asked."""
+    asked: list[list[str]] = []
+    ask = KafkaAdmin.topic_settings
+
+    def counted(self: KafkaAdmin, topics: Iterable[str]) -> dict[str, dict[str, Any]]:
+        asked.append(list(topics))
+        return ask(self, asked[-1])
+
+    monkeypatch.setattr(KafkaAdmin, "topic_settings", counted)
+    return asked
+
+
+def test_a_batch_of_thousands(kafka: Kafka, questions: list[list[str]]) -> None:
+    """The brokers are asked once why they refuse a batch, however many are in it."""
+    kafka.create(TOPIC, 1, {"max.message.bytes": "20000"})
+    kafka.create("compacted", 1, {"cleanup.policy": "compact"})
+    servers = {"bootstrap.servers": kafka.servers, "compression.type": "none"}
+    producer = KafkaProducer(servers, is_pushed=True)
+    producer.open()
+    small: list[Message] = [(TOPIC, 0, b"%06d" % number) for number in range(5000)]
+    producer.prepare(small)
+    sending = send(producer, small)
+    assert "refuses a batch, as it has max.message.bytes = 20000" in str(
+        sending.failure
+    )
+    assert questions == [[TOPIC]]
+    producer.close(0.0)
+
+    questions.clear()
+    producer = KafkaProducer(servers, is_pushed=True)
+    producer.open()
+    good: list[Message] = [("compacted", 0, b"", b"%d" % n, None) for n in range(1000)]
+    bad: Message = ("compacted", 0, b"", None, None)
+    producer.prepare(good)
+    assert send(producer, good[:1]).is_confirmed
+    failed = send(producer, [*good, bad, *good])
+    assert "is compacted and refuses a message without a key" in str(failed.failure)
+    assert questions in ([], [["compacted"]])
+    producer.close(0.0)
+
+
+def test_a_limit_that_was_lowered(
+    kafka: Kafka, rng: random.Random, questions: list[list[str]]
+) -> None:
+    """A refused message below the known limit has that asked again, once."""
+    kafka.create(TOPIC, 1, {"max.message.bytes": "20000"})
+    servers = {"bootstrap.servers": kafka.servers}
+    producer = KafkaProducer(servers, passes_refused=True)
+    producer.open()
+    batch: list[Message] = [(TOPIC, 0, rng.randbytes(9000)) for _ in range(20)]
+    producer.prepare(batch)
+    assert "from now on messages are sent one by one" in str(
+        send(producer, batch).failure
+    )
+    producer.renew()
+    large: Message = (TOPIC, 0, rng.randbytes(30_000))
+    questions.clear()
+    producer.prepare([large])
+    refused = send(producer, [large] * 50).refused
+    assert len(refused) == 50
+    assert "max.message.bytes = 20000 of the topic" in str(refused[-1][1])
+    assert questions == [[TOPIC]]
+    kafka.alter(TOPIC, {"max.message.bytes": "5000"})
+    refused = send(producer, batch).refused
+    assert len(refused) == 20
+    assert "max.message.bytes = 5000 of the topic" in str(refused[0][1])
+    assert questions == [[TOPIC]] * 2
+    producer.close(0.0)
+
+
+def test_an_error_that_cannot_be_explained(
+    kafka: Kafka, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each message is answered, also when to find the reason fails."""
+    kafka.create(TOPIC, 1, {"max.message.bytes": "5000"})
+    producer = KafkaProducer({"bootstrap.servers": kafka.servers})
+    producer.open()
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("no files left")
+
+    monkeypatch.setattr(KafkaAdmin, "topic_settings", fail)
+    messages: list[Message] = [(TOPIC, 0, rng.randbytes(2000)) for _ in range(50)]
+    producer.prepare(messages)
+    sending = send(producer, messages)
+    assert "no files left" in str(sending.failure)
+    assert "topic shop: Broker: Message size too large" in str(sending.failure)
+    producer.close(0.0)
 
 
 def test_messages_wait_until_they_are_pushed(

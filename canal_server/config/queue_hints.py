@@ -98,14 +98,16 @@ def hash_hints(lookup: Lookup) -> Iterator[str]:
     mode, found = lookup.find_safely(MODE_KEY), lookup.find_safely(_HASH_KEY)
     if mode is None or mode.text.lower() not in _WITH_PARTITIONS or found is None:
         return
-    for item in re.split("[,;]", found.text):
-        columns = item.rpartition(":")[2].strip()
+    for item in map(str.strip, re.split("[,;]", found.text)):
+        # As the router reads it: a space after the colon belongs to the column.
+        columns = item.rpartition(":")[2]
         if ":" not in item or columns.lower() == _KEY:
             continue
         for name in columns.split("^"):
             if _NEARLY_KEY.search(name):
+                shown = repr(name) if " " in name else name
+                how = "right" if " " in name else "alone"
                 yield (
-                    f"{found.origin}: {_HASH_KEY} = {item.strip()}: {name} is taken for"
-                    f" a column; for the primary key, write {_KEY} alone after the"
-                    " colon"
+                    f"{found.origin}: {_HASH_KEY} = {item}: {shown} is taken for a"
+                    f" column; for the primary key, write {_KEY} {how} after the colon"
                 )

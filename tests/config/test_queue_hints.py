@@ -40,6 +40,14 @@ def test_a_primary_key_that_is_misspelt(
     assert line.endswith("for the primary key, write $pk$ alone after the colon")
 
 
+def test_a_space_before_the_primary_key(warned: Callable[..., Sequence[str]]) -> None:
+    """It belongs to the name of a column, which the warning quotes."""
+    (line,) = warned(own=r"canal.mq.partitionHash = a.b:id , shop\\..*: $pk$ ")
+    assert r": canal.mq.partitionHash = shop\..*: $pk$: ' $pk$' is taken for" in line
+    assert line.endswith("for the primary key, write $pk$ right after the colon")
+    assert warned(own=r"canal.mq.partitionHash = a.b:id , shop\\..*:$pk$ ") == ()
+
+
 @pytest.mark.parametrize("item", [r"shop\\..*:$pk$", "a.b:$PK$", "a.pk$", "a.b:id^pk"])
 def test_hashes_that_are_meant_so(
     warned: Callable[..., Sequence[str]], item: str

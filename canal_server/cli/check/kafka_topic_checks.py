@@ -23,6 +23,7 @@ from canal_server.model.check_results import (
     skip,
     warn,
 )
+from canal_server.queues.producers.kafka_admin import is_compacted
 from canal_server.queues.producers.kafka_names import why_no_name
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from canal_server.cli.check.topic_plan import TopicPlan
     from canal_server.config.schema import QueueConfig
     from canal_server.delivery.queue_kinds import KafkaKind
+    from canal_server.queues.producers.kafka_admin import Unread
     from canal_server.queues.producers.kafka_producer import KafkaProducer
 
 ASKED_MAX: Final = 1_000  # topics in a request
@@ -47,12 +49,16 @@ class TopicsThere:
     """What the brokers say of topics.
 
     `partitions` are those of all topics, `unwritable` what the account may not write
-    to. `creations` say why missing topics cannot be created, empty: they can be.
+    to. `unread` says why settings of topics cannot be read, so that it is not known
+    whether they are compacted. `creations` say why missing topics cannot be created,
+    empty: they can be. For `unasked`, only the partitions were asked.
     """
 
     partitions: Mapping[str, int]
     unwritable: frozenset[str] = frozenset()
     compacted: frozenset[str] = frozenset()
+    unread: Mapping[str, str] = field(default_factory=dict)
+    unasked: frozenset[str] = frozenset()
     creations: Mapping[str, str | None] = field(default_factory=dict)
 
 
@@ -62,26 +68,38 @@ def ask_brokers(
     """Ask for the topics of destinations; nothing is created. Raises CanalError."""
     partitions = producer.topics()
     admin = producer.admin()
-    needed: dict[str, int] = {}
+    created: dict[str, int] = {}
     for plan in plans:
         for name in plan.topics:
-            needed[name] = max(plan.needed(name), needed.get(name, 1))
-    there = [each for each in needed if each in partitions][:ASKED_MAX]
+            created[name] = max(plan.created_with(name), created.get(name, 1))
+    there = [each for each in created if each in partitions]
     missing = [
-        each for each in needed if each not in partitions and not why_no_name(each)
+        each for each in created if each not in partitions and not why_no_name(each)
     ]
+    unasked = frozenset(there[ASKED_MAX:])
+    del there[ASKED_MAX:]
     creations: dict[str, str | None] = {}
     creation = kind.creation(plans[0].router) if plans else None
     if creation is not None:
+        unasked |= set(missing[ASKED_MAX:])
         # Settings can be wrong also if nothing is missing yet.
-        wanted = {each: needed[each] for each in missing[:ASKED_MAX]} or {_PROBE: 1}
+        wanted = {each: created[each] for each in missing[:ASKED_MAX]} or {_PROBE: 1}
         creations = admin.why_not_created(wanted, creation)
+    found = admin.described_topics(there)
     return TopicsThere(
         partitions,
         frozenset(admin.denied(there, "Write")),
-        frozenset(admin.compacted(there)),
+        frozenset(name for name, each in found.settings.items() if is_compacted(each)),
+        {name: _why_unread(why) for name, why in found.unread.items()},
+        unasked,
         creations,
     )
+
+
+def _why_unread(why: Unread) -> str:
+    if why.is_forbidden:
+        return "the account may not read their settings: allow DescribeConfigs on them"
+    return f"their settings cannot be read: {why.text}"
 
 
 def check_creation(there: TopicsThere) -> Iterator[CheckResult]:
@@ -105,8 +123,14 @@ def check_topics(
     if plan.unread:
         yield skip(TOPICS, "what depends on the tables of the source", plan.unread)
     for name, key in plan.named.items():
-        yield _of_named(name, key, plan.needed(name), queue, there)
+        yield _of_named(name, key, plan, queue, there)
     yield from _of_tables(plan, queue, there)
+    if unasked := [each for each in plan.topics if each in there.unasked]:
+        yield skip(
+            TOPICS,
+            f"rights, settings and creation of {_topics(unasked)}",
+            f"the brokers are asked for the first {ASKED_MAX:,} topics of the server",
+        )
     yield from _of_compaction(plan, queue, there)
     yield from _of_hashes(plan)
 
@@ -115,23 +139,24 @@ def check_topics(
 
 
 def _of_named(
-    name: str, key: str, needed: int, queue: QueueConfig, there: TopicsThere
+    name: str, key: str, plan: TopicPlan, queue: QueueConfig, there: TopicsThere
 ) -> CheckResult:
     """Check a topic that the settings name."""
     if why := why_no_name(name):
         own = key if key.startswith("canal.") else TOPIC_KEY
         return fail(TOPICS, f"topic {name!r} ({key}): {why}", f"correct {own}")
     if name in there.partitions:
-        return _of_there(name, needed, there)
+        return _of_there(name, plan.needed(name), there)
+    created = _partitions(plan.created_with(name))
     if why_not := there.creations.get(name):
         return _with_remedy(why_not)
     if queue.create_topics:
-        return ok(TOPICS, f"topic {name} will be created, {needed} partitions")
+        return ok(TOPICS, f"topic {name} will be created, {created}")
     return warn(
         TOPICS,
         f"topic {name} does not exist, or the account may not see it: create it with"
-        f" {needed} partitions, set canal.mq.topics.create = true, or leave it to the"
-        " brokers (auto.create.topics.enable)",
+        f" {created}, set canal.mq.topics.create = true, or leave it to the brokers"
+        " (auto.create.topics.enable)",
     )
 
 
@@ -173,9 +198,9 @@ def _of_tables(
     missing: dict[int, list[str]] = defaultdict(list)
     for name in valid:
         if name not in there.partitions and name not in refused:
-            missing[plan.needed(name)].append(name)
-    for needed, names in sorted(missing.items()):
-        yield _of_missing(names, needed, queue)
+            missing[plan.created_with(name)].append(name)
+    for number, names in sorted(missing.items()):
+        yield _of_missing(names, _partitions(number), queue)
     if refused:
         first = _with_remedy(str(there.creations[refused[0]]))
         more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
@@ -204,21 +229,25 @@ def _of_existing(
         yield fail(TOPICS, f"{more} more topics of tables are wrong in such a way")
 
 
-def _of_missing(names: list[str], needed: int, queue: QueueConfig) -> CheckResult:
+def _of_missing(names: list[str], created: str, queue: QueueConfig) -> CheckResult:
     if queue.create_topics:
         what = _topics(names, "of tables")
-        return ok(TOPICS, f"{what} will be created, {needed} partitions each")
+        return ok(TOPICS, f"{what} will be created, {created} each")
     return warn(
         TOPICS,
         f"{_topics(names, 'of tables')} missing, or the account may not see them:"
-        f" create them with {needed} partitions, set canal.mq.topics.create = true, or"
-        " leave them to the brokers (auto.create.topics.enable)",
+        f" create them with {created}, set canal.mq.topics.create = true, or leave them"
+        " to the brokers (auto.create.topics.enable)",
     )
 
 
-def _topics(names: list[str], what: str) -> str:
-    number = "1 topic" if len(names) == 1 else f"{len(names)} topics"
-    return f"{number} {what} ({listed(names)})"
+def _topics(names: list[str], what: str = "") -> str:
+    number = "1 topic" if len(names) == 1 else f"{len(names):,} topics"
+    return f"{number}{what and f' {what}'} ({listed(names)})"
+
+
+def _partitions(number: int) -> str:
+    return "1 partition" if number == 1 else f"{number} partitions"
 
 
 # --- keys and hashes ------------------------------------------------------------------
@@ -240,13 +269,15 @@ def _of_compaction(
                 "set canal.mq.keys = primaryKey, or cleanup.policy = delete for the"
                 " topic",
             )
+        yield from _of_unread(plan.topics, there)
         return
-    without = [
+    tables = [
         (each.schema, each.table)
         for each in plan.columns
         if not any(column.is_key for column in each.columns)
-        and plan.router(each.schema, each.table).topic in compacted
     ]
+    yield from _of_unread(dict.fromkeys(plan.router(*e).topic for e in tables), there)
+    without = [each for each in tables if plan.router(*each).topic in compacted]
     if without:
         topics = dict.fromkeys(plan.router(*each).topic for each in without)
         has = "table has" if len(without) == 1 else "tables have"
@@ -257,6 +288,16 @@ def _of_compaction(
             "send them to another topic with canal.mq.dynamicTopic, or leave them out"
             " with canal.instance.filter.black.regex",
         )
+
+
+def _of_unread(topics: Iterable[str], there: TopicsThere) -> Iterator[CheckResult]:
+    """Yield which topics may be compacted, as that cannot be read."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for each in topics:
+        if each in there.unread:
+            found[there.unread[each]].append(each)
+    for why, names in found.items():
+        yield skip(TOPICS, f"whether messages need a key in {_topics(names)}", why)
 
 
 def _is_compacted(

@@ -52,12 +52,16 @@ class TopicPlan:
         return [*self.named, *self.computed]
 
     def needed(self, topic: str) -> int:
-        """Return how many partitions a topic has to have."""
+        """Return how many partitions a topic has to have at least."""
         if topic == self.notes:
             return 1
         if self.routing.partition_hash:
             return self.router.partitions_of(topic)
         return self.routing.partition + 1
+
+    def created_with(self, topic: str) -> int:
+        """Return how many partitions a topic gets that the server creates."""
+        return max(self.router.partitions_of(topic), self.needed(topic))
 
 
 def plan_of(instance: InstanceConfig, queue: QueueConfig) -> TopicPlan:

@@ -102,17 +102,7 @@ class KafkaTopics:
         self._producer = KafkaProducer(
             given | {"bootstrap.servers": servers},
             purpose="the handler kafka",
-            refusals=Refusals(
-                size_key="message.max.bytes of `config`",
-                batch_key="batch.size of `config`",
-                batch_note="",
-                restart="",
-                start="",
-                notes_key="",
-                create="",
-                unkeyed="",
-                partitions_of=router.partitions_of,
-            ),
+            refusals=words_with(router),
         )
         self._clock = clock
         self._sending = Sending()
@@ -184,6 +174,26 @@ class KafkaTopics:
 
     def _reason(self) -> str:
         return f": {self._producer.last_error}" if self._producer.last_error else ""
+
+
+def words_with(router: Router) -> Refusals:
+    """Return the words for what brokers refuse, by the arguments of the handler."""
+    return Refusals(
+        servers_key="`servers`",
+        protocol_key="security.protocol of `config`",
+        buffer_key="queue.buffering.max.kbytes of `config`",
+        size_key="message.max.bytes of `config`",
+        batch_key="batch.size of `config`",
+        batch_note="",
+        restart="",
+        start="",
+        notes_key="",
+        create="",
+        topics_key="`dynamic_topic`",
+        partition_keys="`partitions`, `dynamic_topic_partitions` or `partition`",
+        unkeyed="",
+        partitions_of=router.partitions_of,
+    )
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from canal_server.queues.producers.kafka_refusals import TOPIC_LIMIT
 from canal_server.queues.producers.queue_producer import BrokerUnavailableError
@@ -44,6 +44,20 @@ class TopicCreation:
         if topic in self.uncompacted and COMPACT in found.get(CLEANUP, ""):
             del found[CLEANUP]  # the brokers' default holds
         return found
+
+
+class Unread(NamedTuple):
+    """Why settings cannot be read; `is_forbidden`: the account may not."""
+
+    text: str
+    is_forbidden: bool
+
+
+class Described(NamedTuple):
+    """Settings of topics or brokers by name, and why others could not be read."""
+
+    settings: dict[str, dict[str, Any]]
+    unread: dict[str, Unread]
 
 
 class KafkaAdmin:
@@ -150,38 +164,53 @@ class KafkaAdmin:
     # --- settings ---------------------------------------------------------------------
 
     def broker_setting(self, broker: int, name: str) -> str:
-        """Return a setting of a broker; empty: the account may not read it."""
-        found = self._settings("BROKER", [str(broker)]).get(str(broker), {})
+        """Return a setting of a broker; empty: the account may not read it.
+
+        Raises BrokerUnavailableError when there is no answer.
+        """
+        described = self._described("BROKER", [str(broker)])
+        if (why := described.unread.get(str(broker))) is not None:
+            if not why.is_forbidden:
+                raise BrokerUnavailableError(
+                    f"settings of broker {broker} of Kafka at {self._servers}:"
+                    f" {why.text}"
+                )
+            return ""
+        found = described.settings[str(broker)]
         return found[name].value or "" if name in found else ""
 
     def topic_settings(self, topics: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the settings of topics, but of those that the account may not read.
+        """Return the settings of topics, but of those that cannot be read.
 
         Each has `value`, and `source`, which tells where it is set.
         """
-        return self._settings("TOPIC", topics)
+        return self.described_topics(topics).settings
 
-    def _settings(self, kind: str, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    def described_topics(self, topics: Iterable[str]) -> Described:
+        """Return the same, and why others cannot be read."""
+        return self._described("TOPIC", topics)
+
+    def _described(self, kind: str, names: Iterable[str]) -> Described:
         of_kind = self._module.ResourceType[kind]
         asked = [self._module.ConfigResource(of_kind, each) for each in names]
+        found = Described({}, {})
         if not asked:
-            return {}
-        found = {}
+            return found
+        codes = self._kafka.KafkaError
+        forbidden = (
+            codes.TOPIC_AUTHORIZATION_FAILED, codes.CLUSTER_AUTHORIZATION_FAILED
+        )  # fmt: skip
         answers = self._client.describe_configs(asked, request_timeout=ANSWER_S)
         for resource, answer in answers.items():
             try:
-                found[resource.name] = answer.result(ANSWER_S)
-            except (self._kafka.KafkaException, TimeoutError):
-                continue
+                found.settings[resource.name] = answer.result(ANSWER_S)
+            except self._kafka.KafkaException as error:
+                cause = error.args[0]
+                why = Unread(cause.str(), cause.code() in forbidden)
+                found.unread[resource.name] = why
+            except TimeoutError:
+                found.unread[resource.name] = Unread("no answer", is_forbidden=False)
         return found
-
-    def compacted(self, topics: Iterable[str]) -> set[str]:
-        """Return which of existing topics are compacted, as far as that can be read."""
-        return {
-            name
-            for name, settings in self.topic_settings(topics).items()
-            if is_compacted(settings)
-        }
 
     # --- rights -----------------------------------------------------------------------
 

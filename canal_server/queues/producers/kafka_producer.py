@@ -12,11 +12,7 @@ from canal_server.queues.producers.kafka_admin import (
     KafkaAdmin,
     TopicSettings,
 )
-from canal_server.queues.producers.kafka_refusals import (
-    NAME_RULE,
-    Refusals,
-    reason_of,
-)
+from canal_server.queues.producers.kafka_refusals import Refusals
 from canal_server.queues.producers.kafka_settings import SettingRefusedError
 from canal_server.queues.producers.queue_producer import (
     KEYED,
@@ -179,8 +175,7 @@ class KafkaProducer:
                 produce(topic, value, key, partition, report)
         except BufferError:
             if self._on_way == 0:  # it will never be accepted
-                why = "is larger than kafka.buffer.memory: raise that"
-                raise _refused(message, why) from None
+                raise _refused(message, self._refusals.buffer_limit) from None
             return False
         except self._kafka.KafkaException as error:
             raise self._refusal(error.args[0], message) from None
@@ -334,7 +329,7 @@ class KafkaProducer:
             why = self._refusals.missing(topic, self.servers, partition)
             raise BrokerUnavailableError(why)
         if _code_of(found) == codes.TOPIC_EXCEPTION:
-            raise BrokerUnavailableError(f"topic {topic}: {NAME_RULE}")
+            raise BrokerUnavailableError(self._refusals.no_name(topic))
         if found is not None and found.error is not None:
             raise BrokerUnavailableError(f"topic {topic}: {found.error.str()}")
         count = 0 if found is None else len(found.partitions)
@@ -342,9 +337,7 @@ class KafkaProducer:
             raise BrokerUnavailableError(f"topic {topic} is being created")
         if partition >= count:
             raise BrokerUnavailableError(
-                f"topic {topic} has {count} partitions, a message is for partition"
-                f" {partition}: add partitions, or lower canal.mq.partitionsNum,"
-                " canal.mq.dynamicTopicPartitionNum or canal.mq.partition"
+                self._refusals.few_partitions(topic, count, partition)
             )
         self._counts[topic] = count
 
@@ -437,7 +430,7 @@ class KafkaProducer:
             reason = f"{error.str()}: {self.last_error}" if self.last_error else ""
             return BrokerUnavailableError(f"topic {topic}: {reason or error.str()}")
         if error.code() == codes.TOPIC_EXCEPTION:
-            return BrokerUnavailableError(f"topic {topic}: {NAME_RULE}")
+            return BrokerUnavailableError(self._refusals.no_name(topic))
         return BrokerUnavailableError(f"topic {topic}: {error.str()}")
 
     def _invalid(self, error: Any, message: Message) -> CanalError:
@@ -454,7 +447,7 @@ class KafkaProducer:
     def _on_error(self, error: Any) -> None:
         codes = self._kafka.KafkaError
         if error.code() != codes._ALL_BROKERS_DOWN or not self.last_error:  # noqa: SLF001
-            self.last_error = reason_of(error.str())
+            self.last_error = self._refusals.of_connection(error.str())
         if error.fatal():
             self._die()
             self._cause = self._cause or self._ended(error)

@@ -18,10 +18,13 @@ _OF_TOPIC: Final = 1  # source of a setting: it is set for the topic itself
 _ADDRESS: Final = re.compile(r"\S+?(?=/(?:bootstrap|\d+): )")
 _NO_KAFKA: Final = re.compile(r"Invalid response size|while requesting ApiVersion")
 _NO_TLS: Final = re.compile(r"SSL handshake failed.*wrong version number")
+# It continues with a part of the value, which may be a secret.
+_OF_LOGIN: Final = re.compile(
+    r"(sasl\.oauthbearer\.config beginning at: ).*", re.DOTALL
+)
 _ALL_DOWN: Final = re.compile(r"\d+/\d+ brokers are down")
-NAME_RULE: Final = (
-    "Kafka accepts letters of ASCII, digits, '.', '_' and '-' in a name: name the topic"
-    " of such tables with topic:expression in canal.mq.dynamicTopic"
+_PARTITION_KEYS: Final = (
+    "canal.mq.partitionsNum, canal.mq.dynamicTopicPartitionNum or canal.mq.partition"
 )
 
 
@@ -33,6 +36,9 @@ class Refusals:
     notes in place of messages that are too large; empty: none does.
     """
 
+    servers_key: str = "kafka.bootstrap.servers"
+    protocol_key: str = "kafka.security.protocol"
+    buffer_key: str = "kafka.buffer.memory"
     size_key: str = "kafka.max.request.size"
     batch_key: str = "kafka.batch.size"
     batch_note: str = "; 16384 counts as not set"
@@ -43,6 +49,8 @@ class Refusals:
     create: str = "set canal.mq.topics.create = true, "
     has_keys: bool = False  # messages have them where tables have a primary key
     creates_compacted: bool = False
+    topics_key: str = "canal.mq.dynamicTopic"
+    partition_keys: str = _PARTITION_KEYS
     unkeyed: str = "set canal.mq.keys = primaryKey, or "
     partitions_of: Callable[[str], int] | None = None
 
@@ -108,6 +116,49 @@ class Refusals:
             " (auto.create.topics.enable)"
         )
 
+    def few_partitions(self, topic: str, count: int, partition: int) -> str:
+        """Return what to do about a topic without the partition of a message."""
+        return (
+            f"topic {topic} has {count} partitions, a message is for partition"
+            f" {partition}: add partitions, or lower {self.partition_keys}"
+        )
+
+    def no_name(self, topic: str) -> str:
+        """Return what to do about a name that no topic can have."""
+        return (
+            f"topic {topic}: Kafka accepts letters of ASCII, digits, '.', '_' and '-'"
+            " in a name: name the topic of such tables with topic:expression in"
+            f" {self.topics_key}"
+        )
+
+    @property
+    def buffer_limit(self) -> str:
+        """Return why a message is refused that no buffer has room for."""
+        return f"is larger than {self.buffer_key}: raise that"
+
+    def of_connection(self, text: str) -> str:
+        """Return what an error of a connection says, without advice that misleads."""
+        found = _ADDRESS.search(text)
+        address = found[0] if found else "the address"
+        if _NO_KAFKA.search(text):
+            return (
+                f"{address} does not answer as Kafka does: it is the port of another"
+                f" service, or expects TLS ({self.protocol_key} = SSL or SASL_SSL);"
+                f" check {self.servers_key}"
+            )
+        if _NO_TLS.search(text):
+            return (
+                f"{address} does not answer with TLS: it is a listener of Kafka without"
+                f" TLS ({self.protocol_key} = PLAINTEXT or SASL_PLAINTEXT), or the port"
+                f" of another service; check {self.servers_key}"
+            )
+        if _ALL_DOWN.fullmatch(text):
+            return (
+                f"connections are closed without an answer: check {self.servers_key},"
+                f" which may be another service, and {self.protocol_key}"
+            )
+        return _OF_LOGIN.sub(r"\1(hidden)", text)
+
     @property
     def _notes(self) -> str:
         if not self.notes_key or self.notes_topic:
@@ -119,27 +170,3 @@ def _limit_of(setting: Any) -> str:
     if setting.source == _OF_TOPIC:
         return f"{TOPIC_LIMIT} = {setting.value} of the topic"
     return f"{_BROKER_LIMIT} = {setting.value} of the brokers"
-
-
-def reason_of(text: str) -> str:
-    """Return what an error of a connection says, without advice that misleads."""
-    found = _ADDRESS.search(text)
-    address = found[0] if found else "the address"
-    if _NO_KAFKA.search(text):
-        return (
-            f"{address} does not answer as Kafka does: it is the port of another"
-            " service, or expects TLS (kafka.security.protocol = SSL or SASL_SSL);"
-            " check kafka.bootstrap.servers"
-        )
-    if _NO_TLS.search(text):
-        return (
-            f"{address} does not answer with TLS: it is a listener of Kafka without TLS"
-            " (kafka.security.protocol = PLAINTEXT or SASL_PLAINTEXT), or the port of"
-            " another service; check kafka.bootstrap.servers"
-        )
-    if _ALL_DOWN.fullmatch(text):
-        return (
-            "connections are closed without an answer: check kafka.bootstrap.servers,"
-            " which may be another service, and kafka.security.protocol"
-        )
-    return text

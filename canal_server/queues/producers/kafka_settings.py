@@ -122,8 +122,16 @@ _COMMON: Final = (  # beside those above, for suggestions
     "ssl.truststore.location", "ssl.truststore.password", "ssl.keystore.location",
     "ssl.keystore.password", "statistics.interval.ms", "transaction.timeout.ms",
 )  # fmt: skip
-_IS_SECRET: Final = re.compile(r"password|secret|jaas|pem|\bkey\b|certificate|token")
+_IS_SECRET: Final = re.compile(
+    r"password|passphrase|secret|jaas|pem|\bkey\b|certificate|token"
+    r"|oauthbearer\.config"
+)
+# Of a setting with a value of its own kind, the text goes on with that value.
+_NO_NUMBER: Final = re.compile(
+    r"Invalid value for configuration property \"[^\"]+\"\s*$"
+)
 _WORD: Final = re.compile(r"[a-z]+(?:\.[a-z]+)+")
+_QUOTED: Final = re.compile(r'property "([^"]+)"')  # also names of one word
 _RANGE: Final = re.compile(r"outside allowed range (-?\d+)\.\.(-?\d+)")
 _SASL: Final = "SASL mechanism"  # without a name of a setting
 
@@ -148,7 +156,7 @@ def refused_setting(text: str, given: Mapping[str, str]) -> str:
 
 def _named_in(text: str, given: Mapping[str, str]) -> str:
     """Return the setting that a text of librdkafka is about; empty: unknown."""
-    words = _WORD.findall(text)
+    words = [*_QUOTED.findall(text), *_WORD.findall(text)]
     if _SASL in text:
         words.append("sasl.mechanisms")
     for word in words:
@@ -166,7 +174,7 @@ def _why_refused(text: str, name: str) -> str:
         return f"no setting of Kafka's producer in Java, nor of librdkafka{hint}"
     if found := _RANGE.search(text):
         return f"write a number from {found[1]} to {found[2]}"
-    if "Invalid value for configuration property" in text:
+    if _NO_NUMBER.search(text):
         return "write a number"
     if "Invalid value" in text:
         return "invalid value"

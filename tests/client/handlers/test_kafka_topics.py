@@ -146,6 +146,31 @@ def test_a_message_that_is_too_large(kafka: Kafka) -> None:
     assert ids(kafka.messages(TOPIC, 1)[0]) == [2]
 
 
+def test_words_for_refusals() -> None:
+    """They name the arguments of the handler, and no key of the server."""
+    words = kafka_topics.words_with(Router(RoutingConfig(topic=TOPIC)))
+    texts = [
+        words.no_name("größe"),
+        words.few_partitions(TOPIC, 1, 2),
+        words.missing(TOPIC, "a:9092", 2),
+        words.own_limit("5"),
+        words.buffer_limit,
+        words.topic_limit(None),
+        words.small_batches(TOPIC, None, "5"),
+        words.no_key(TOPIC, "table a.b"),
+        words.of_connection("a:9/bootstrap: Invalid response size 5"),
+        words.of_connection("a:9/1: SSL handshake failed: wrong version number"),
+        words.of_connection("1/1 brokers are down"),
+    ]
+    for text in texts:
+        assert "kafka." not in text
+        assert "canal." not in text
+    assert texts[0].endswith("topic:expression in `dynamic_topic`")
+    assert texts[-1].endswith(
+        "`servers`, which may be another service, and security.protocol of `config`"
+    )
+
+
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The start waits for the brokers, and names them."""
     monkeypatch.setattr(kafka_producer, "OPEN_S", 0.5)

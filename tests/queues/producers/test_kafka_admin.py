@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from canal_server.queues.producers.kafka_admin import TopicSettings
+import pytest
+
+from canal_server.queues.producers import kafka_admin
+from canal_server.queues.producers.kafka_admin import KafkaAdmin, TopicSettings
+from canal_server.queues.producers.queue_producer import BrokerUnavailableError
 
 
 class Setting(NamedTuple):
@@ -77,3 +81,17 @@ def test_a_question_that_fails() -> None:
     except TimeoutError:
         assert settings.limit("a") is None
     assert asked == ["a"]
+
+
+def test_no_answer_is_no_lack_of_rights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings that nobody answers for are not read, with that as the reason."""
+    pytest.importorskip("confluent_kafka", reason="the extra `kafka` is not installed")
+    monkeypatch.setattr(kafka_admin, "ANSWER_S", 0.2)
+    servers = "127.0.0.1:1"
+    admin = KafkaAdmin({"bootstrap.servers": servers}, servers, lambda: "")
+    with pytest.raises(BrokerUnavailableError, match="settings of broker 1 of Kafka at"):
+        admin.broker_setting(1, "transaction.max.timeout.ms")
+    settings, unread = admin.described_topics(["shop"])
+    assert settings == {}
+    assert unread["shop"].text
+    assert not unread["shop"].is_forbidden

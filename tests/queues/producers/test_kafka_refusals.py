@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from canal_server.queues.producers.kafka_refusals import Refusals, reason_of
+from canal_server.queues.producers.kafka_refusals import Refusals
 from canal_server.queues.producers.queue_producer import BrokerUnavailableError
 
 if TYPE_CHECKING:
@@ -81,9 +81,18 @@ def test_a_topic_of_notes_is_not_proposed_twice() -> None:
 )
 def test_advice_that_misleads(text: str, meant: str) -> None:
     """It is replaced by what it may be, with the keys to look at; the rest stays."""
-    found = reason_of(text)
+    found = Refusals().of_connection(text)
     assert found.startswith(meant)
     assert found == text or "kafka.bootstrap.servers" in found
+
+
+def test_a_login_is_not_shown() -> None:
+    """What librdkafka repeats of the parameters of a token is left out."""
+    text = "Failed: Unrecognized sasl.oauthbearer.config beginning at: x=s3cret"
+    found = Refusals().of_connection(text)
+    assert (
+        found == "Failed: Unrecognized sasl.oauthbearer.config beginning at: (hidden)"
+    )
 
 
 @pytest.fixture(params=[b"HTTP/1.1 400 Bad Request\r\n\r\n", b"J\0\0\0\n8.0.36\0", b""])

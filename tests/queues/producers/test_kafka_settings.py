@@ -132,6 +132,8 @@ def test_problems() -> None:
             "kafka.max.request.size = 10: write a number from 1000 to 1000000000",
         ),
         ({"compression.type": "zip"}, "kafka.compression.type = zip: invalid value"),
+        ({"partitioner": "foo"}, "kafka.partitioner = foo: invalid value"),
+        ({"batch.size": "x"}, "kafka.batch.size = x: write a number"),
         (
             {"lingr.ms": "5"},
             (
@@ -169,3 +171,10 @@ def test_a_secret_that_librdkafka_refuses() -> None:
     assert refused_setting(text, {"ssl.key.password": "s3cret"}) == (
         "kafka.ssl.key.password = (hidden): ssl.key.password: bad"
     )
+
+
+def test_the_login_of_oauth_is_a_secret() -> None:
+    """The parameters of a token do not show, as they may contain a password."""
+    for name in ("sasl.oauthbearer.config", "sasl.oauthbearer.assertion.passphrase"):
+        found = refused_setting(f"{name}: bad", {name: "s3cret"})
+        assert found == f"kafka.{name} = (hidden): {name}: bad"

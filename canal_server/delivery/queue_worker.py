@@ -30,6 +30,7 @@ from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     MessageRefusedError,
     SchemaRefusedError,
+    for_log,
 )
 from canal_server.runtime.backoff import Backoff
 from canal_server.runtime.lifecycle import Deadline, Stop
@@ -380,7 +381,8 @@ class QueueWorker:
         sending.stop(note[:2])
         self._prepare(producer, [note])
         self._send(producer, note, sending)
-        delivery_messages.MESSAGE_TOO_LARGE.log(log, self.destination, error, topic)
+        why = for_log(error)
+        delivery_messages.MESSAGE_TOO_LARGE.log(log, self.destination, why, topic)
         self._counts.too_large += 1
 
     def _settle(self, producer: Producer) -> None:
@@ -461,7 +463,7 @@ class QueueWorker:
         text = str(error)
         if self._throttle.is_news(text, time.monotonic()):
             delivery_messages.DELIVERY_FAILED.log(
-                log, self.destination, self._queue, text
+                log, self.destination, self._queue, for_log(error)
             )
         self._wait_to_retry(text)
 
@@ -472,7 +474,7 @@ class QueueWorker:
     def _stay_stopped(self, error: MessageRefusedError) -> None:
         """Deliver nothing until the destination is started again."""
         self._counts.failures += 1
-        delivery_messages.DELIVERY_STOPPED.log(log, self.destination, error)
+        delivery_messages.DELIVERY_STOPPED.log(log, self.destination, for_log(error))
         self._become(State.STOPPED, str(error))
         while self._client.is_served() and not self._stop.wait(ABSENT_S):
             pass

@@ -285,7 +285,9 @@ class TransactionWorker(QueueWorker):
             if at is None or len(self._refused) >= REFUSED_MAX:
                 raise error  # no note may take its place, or it is one
             self._refused[at] = error
-        raise BrokerUnavailableError(f"{error}; the transaction is sent again")
+        raise BrokerUnavailableError(
+            f"{error}; the transaction is sent again", error.key
+        )
 
     def _free_parts(self) -> None:
         """Free the oldest parts of a transaction of the source that are confirmed."""

@@ -14,7 +14,7 @@ from canal_server.protocol.entry_messages import decode_entry
 from canal_server.protocol.packets import Messages, Packet
 from canal_server.protocol.protobuf import decode
 from canal_server.queues.avro_reader import read_message, schema_id
-from canal_server.queues.producers.queue_producer import key_of
+from canal_server.queues.producers.queue_producer import NO_SUBJECT, Subject, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ _OPERATIONS: Final = {"c": "INSERT", "u": "UPDATE", "d": "DELETE"}
 _COPIED: Final = ("database", "table", "type", "es", "gtid", "id", "isDdl", "pkNames")
 
 
-def subject_of(message: Message) -> str:
+def subject_of(message: Message) -> Subject:
     """Return which table and row a message is about, in a few words.
 
     Empty for bytes that are no message of ours: they are in an error about another
@@ -38,11 +38,11 @@ def subject_of(message: Message) -> str:
     """
     try:
         return _subject_of(message)
-    except (ProtocolError, LookupError, ValueError):
-        return ""
+    except (ProtocolError, LookupError, ValueError, TypeError, AttributeError):
+        return NO_SUBJECT
 
 
-def _subject_of(message: Message) -> str:
+def _subject_of(message: Message) -> Subject:
     value, key = message[2], key_of(message)
     about = {} if value is None else content_of(value)
     words = []
@@ -51,17 +51,33 @@ def _subject_of(message: Message) -> str:
         words.append(f"table {changes[0]['database']}.{changes[0]['table']}")
     if len(changes) > 1:
         words.append(f"{len(changes) - 1} more kinds of changes")
-    if key is not None and schema_id(key) is None:
-        words.append(f"key {_shown(key.decode(errors='replace'))}")
-    elif changes and (keys := changes[0].get("keys")) and keys[0]:
-        words.append(f"key {_shown(text_of(keys[0]).decode())}")
     if "schemaId" in about:
         words.append(f"schema {about['schemaId']}")
     if "position" in about:
         words.append(f"at {about['position']}")
     if (rows := changes[0].get("rows", 1) if changes else 1) > 1:
         words.append(f"{rows} rows")
-    return ", ".join(words)
+    return Subject(", ".join(words), _shown(_key_of(key, changes)))
+
+
+def _key_of(key: bytes | None, changes: list[dict[str, Any]]) -> str:
+    """Return the key of a message as text, or else of its first row."""
+    if key is not None and schema_id(key) is None:
+        return _without_schema(key.decode(errors="replace"))
+    if changes and (keys := changes[0].get("keys")) and keys[0]:
+        return text_of(keys[0]).decode()
+    return ""
+
+
+def _without_schema(key: str) -> str:
+    """Return a key without the schema that Debezium may repeat in it."""
+    try:
+        found = json.loads(key)
+    except ValueError:
+        return key
+    if isinstance(found, dict) and isinstance(found.get("schema"), dict):
+        return text_of(found["payload"]).decode()
+    return key
 
 
 def _shown(text: str) -> str:
@@ -143,6 +159,7 @@ def _of_debezium(message: dict[str, Any]) -> dict[str, Any]:
         "type": _OPERATIONS[message["op"]],
         "es": source["ts_ms"],
         "gtid": source["gtid"] or "",
+        "position": f"{source['file']}:{source['pos']}",
         "rows": 1,
     }
 
@@ -155,6 +172,7 @@ def _of_cloud_event(message: dict[str, Any]) -> dict[str, Any]:
         "type": _OPERATIONS[message["iodebeziumop"]],
         "es": int(message["iodebeziumtsms"]),
         "gtid": message.get("iodebeziumgtid", ""),
+        "position": f"{message['iodebeziumfile']}:{message['iodebeziumpos']}",
         "rows": 1,
     }
 

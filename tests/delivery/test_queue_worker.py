@@ -24,6 +24,7 @@ from canal_server.queues.producers.queue_producer import (
     MessageRefusedError,
     SchemaRefusedError,
     Sending,
+    Subject,
     size_of,
 )
 from canal_server.runtime.lifecycle import Deadline
@@ -488,20 +489,29 @@ def test_a_topic_that_is_missing(
 
 
 def test_a_message_that_is_too_large(
-    instances: FakeInstances, make: Callable[..., QueueWorker]
+    instances: FakeInstances,
+    make: Callable[..., QueueWorker],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Delivery stops, and nothing after it is acked, until the destination restarts."""
+    """Delivery stops, and nothing after it is acked, until the destination restarts.
+
+    The key of the row is in the log, and not in the status.
+    """
     instance = instances.started[DESTINATION]
     broker = Broker()
 
     def fails(topic: str, value: bytes) -> Exception | None:
-        return MessageRefusedError(topic, 9, "is too large") if value == b"6" else None
+        about = Subject("table a.b", "k6")
+        error = MessageRefusedError(topic, 9, "is too large", about)
+        return error if value == b"6" else None
 
     broker.fails = fails
     put(instance, *range(4), *range(4, 10))
     worker = make(broker)
     eventually(lambda: worker.status().state == "stopped")
-    assert worker.status().reason == "topic shop: a message of 9 bytes is too large"
+    shown = "topic shop: a message of 9 bytes (table a.b) is too large"
+    assert worker.status().reason == shown
+    assert any(f"{shown}; the row has the key k6" in each for each in caplog.messages)
     assert acked(instance) == 4
     broker.fails = lambda *_: None
     before = list(broker.numbers())

@@ -156,11 +156,15 @@ def test_a_message_that_is_too_large(stopped: Pipeline, kafka: Kafka) -> None:
     deliver(stopped, kafka)
     stopped.process.wait_for_log(
         "delivery stopped, nothing is acked any more: topic example: a message of"
-        r" 12\d+ bytes \(table \w+.notes, key {\"id\":\"2\"}\) is larger than"
+        r" 12\d+ bytes \(table \w+.notes\) is larger than"
         " kafka.max.request.size = 1048576: raise it and restart canal-server, or set"
-        " canal.mq.tooLargeTopic"
+        r" canal.mq.tooLargeTopic; the row has the key {\"id\":\"2\"}"
     )
     stopped.wait_for_status(lambda status: status["delivery"]["state"] == "stopped")
+    # Users see it who may not read rows.
+    reason = stopped.status()["delivery"]["reason"]
+    assert ".notes) is larger than" in reason
+    assert "the key" not in reason
     stopped.stop()
     stopped.main_settings["canal.mq.tooLargeTopic"] = "large"
     stopped.configure({})

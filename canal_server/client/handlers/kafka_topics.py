@@ -22,6 +22,7 @@ from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     MessageRefusedError,
     Sending,
+    for_log,
 )
 from canal_server.queues.routing import Router
 
@@ -202,9 +203,9 @@ def _as_ours() -> Iterator[None]:
     try:
         yield
     except MessageRefusedError as error:
-        raise Rejected(str(error)) from None
+        raise Rejected(for_log(error)) from None
     except BrokerUnavailableError as error:
-        raise RetryLater(str(error)) from None
+        raise RetryLater(for_log(error)) from None
 
 
 def _read(path: Path) -> dict[str, str]:

@@ -435,14 +435,18 @@ class KafkaProducer:
 
     def _invalid(self, error: Any, message: Message) -> CanalError:
         """Return why a message is refused, or another one of its batch."""
-        topic, about = message[0], subject_of(message)
-        if key_of(message) is not None:
-            if not self._topic_settings.is_compacted(topic):
-                return BrokerUnavailableError(
-                    f"topic {topic} refuses a message ({about}): {error.str()}"
-                )
-            about = f"in a batch with {about}"
-        return BrokerUnavailableError(self._refusals.no_key(topic, about))
+        topic, subject = message[0], subject_of(message)
+        if key_of(message) is None:
+            why = self._refusals.no_key(topic, subject.shown)
+            return BrokerUnavailableError(why, subject.key)
+        if self._topic_settings.is_compacted(topic):
+            about = f"in a batch with {subject.shown}" if subject.shown else ""
+            return BrokerUnavailableError(self._refusals.no_key(topic, about))
+        shown = f" ({subject.shown})" if subject.shown else ""
+        return BrokerUnavailableError(
+            f"topic {topic} refuses a message{shown}: {error.str()}",
+            subject.key,
+        )
 
     def _on_error(self, error: Any) -> None:
         codes = self._kafka.KafkaError

@@ -101,7 +101,7 @@ class Refusals:
             remedy = f"{self.unkeyed}{policy}"
         return (
             f"topic {topic} is compacted and refuses a message without a key"
-            f" ({about}): {remedy}"
+            f"{about and f' ({about})'}: {remedy}"
         )
 
     def missing(self, topic: str, servers: str, partition: int) -> str:

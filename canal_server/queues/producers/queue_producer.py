@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from canal_server.errors import CanalError
 
@@ -23,8 +23,27 @@ if TYPE_CHECKING:
 KEYED: Final = 5  # fields of a KeyedMessage
 
 
+class Subject(NamedTuple):
+    """What a message is about.
+
+    `shown` is its table and position, for everybody who learns of the error; `key` is
+    that of its row, for those who may read rows.
+    """
+
+    shown: str = ""
+    key: str = ""
+
+
+NO_SUBJECT: Final = Subject()
+
+
 class BrokerUnavailableError(CanalError):
     """The broker cannot take messages now: send them again later."""
+
+    def __init__(self, text: str, key: str = "") -> None:
+        """Set what happened; `key` is that of the row that it happened to."""
+        super().__init__(text)
+        self.key = key
 
 
 class OutcomeUnknownError(CanalError):
@@ -38,13 +57,28 @@ class SchemaRefusedError(CanalError):
 class MessageRefusedError(CanalError):
     """The broker refuses a message for good: to send it again does not help."""
 
-    def __init__(self, topic: str, size: int, reason: str, about: str = "") -> None:
+    def __init__(
+        self, topic: str, size: int, reason: str, about: Subject = NO_SUBJECT
+    ) -> None:
         """Set what was refused; `about`: the table and row that it is about."""
-        shown = f" ({about})" if about else ""
+        shown = f" ({about.shown})" if about.shown else ""
         super().__init__(f"topic {topic}: a message of {size} bytes{shown} {reason}")
         self.topic = topic
         self.size = size
         self.reason = reason
+        self.key = about.key
+
+
+def for_log(error: CanalError) -> str:
+    """Return an error with the key of its row.
+
+    That is for the log: `str` of the error is also in the status, which users see who
+    may not read rows.
+    """
+    key = ""
+    if isinstance(error, (BrokerUnavailableError, MessageRefusedError)):
+        key = error.key
+    return f"{error}; the row has the key {key}" if key else str(error)
 
 
 def size_of(message: Message) -> int:

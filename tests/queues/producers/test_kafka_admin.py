@@ -89,7 +89,9 @@ def test_no_answer_is_no_lack_of_rights(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(kafka_admin, "ANSWER_S", 0.2)
     servers = "127.0.0.1:1"
     admin = KafkaAdmin({"bootstrap.servers": servers}, servers, lambda: "")
-    with pytest.raises(BrokerUnavailableError, match="settings of broker 1 of Kafka at"):
+    with pytest.raises(
+        BrokerUnavailableError, match="settings of broker 1 of Kafka at"
+    ):
         admin.broker_setting(1, "transaction.max.timeout.ms")
     settings, unread = admin.described_topics(["shop"])
     assert settings == {}

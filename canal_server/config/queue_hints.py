@@ -88,8 +88,9 @@ def queue_hints(lookup: Lookup) -> Iterator[str]:
         found, newer = lookup.find_safely(old), lookup.find_safely(f"kafka.{new}")
         if found is not None and newer is not None and found.text != newer.text:
             yield (
-                f"{found.origin}: {old} = {found.text}: counts more than kafka.{new} ="
-                f" {newer.text}, as in the Java server; remove one of them"
+                f"{found.origin}: {old} = {found.text}: takes precedence over"
+                f" kafka.{new} = {newer.text}, as in the Java server; remove"
+                " one of them"
             )
 
 

@@ -326,7 +326,8 @@ def check_deliverable(instances: Sequence[InstanceConfig], queue: QueueConfig) -
             except ConfigError as error:
                 problems += error.problems
     if problems:
-        raise ConfigError(problems)
+        # What is wrong with the producer is so for each destination.
+        raise ConfigError(list(dict.fromkeys(problems)))
 
 
 def reserved_ids(queue: QueueConfig) -> dict[int, str]:

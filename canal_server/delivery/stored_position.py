@@ -95,12 +95,11 @@ def continue_at_stored(
     is passed the destination and why it waits, "" when it does not any more.
     """
     name, cursor = identity.destination, meta.cursor(identity)
-    waits_since: datetime | None = None
-    began = datetime.now(UTC)
+    since, has_waited = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}+00:00", False
 
     def note_wait(why: str) -> None:
-        nonlocal waits_since
-        waits_since = began
+        nonlocal has_waited
+        has_waited = True
         on_wait(name, why)
 
     producer = make_producer()
@@ -110,8 +109,7 @@ def continue_at_stored(
         on_wait(name, "")
         producer.close(0.0)
     if value is None:
-        if waits_since is not None and cursor is None:
-            since = f"{waits_since:%Y-%m-%dT%H:%M:%S}+00:00"
+        if has_waited and cursor is None:
             delivery_messages.NO_POSITION_AFTER_WAIT.log(log, name, since, name, since)
         return
     stored = decoded(value)

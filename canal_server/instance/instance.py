@@ -115,6 +115,7 @@ class Instance:
                 self.destination, resets=resets, conf_option=config.conf_option
             ),
         )
+        self._users: dict[int, str] = {}  # clients that are in this process
         self._on_loaded = on_loaded
         self._start_stop = Stop()  # ends a start that waits
         self._moving = threading.Lock()  # one move of cursors at a time
@@ -142,6 +143,7 @@ class Instance:
         self._filters.clear()
         self._client_filter = self._filters.table_filter
         self._stages = self._stage_maker.make(self._client_filter)
+        self._stages.ring.users.update(self._users)
         for ranges, live in zip(self._ranges, self._stages.live, strict=True):
             ranges.attach(live)
 
@@ -408,7 +410,7 @@ class Instance:
     def on_connect(self, client_id: int, user: str = "") -> None:
         """Note that a connection serves a client; `user` if it is in this process."""
         if user:
-            self._stages.ring.users[client_id] = user
+            self._users[client_id] = self._stages.ring.users[client_id] = user
         self._clients.lagging.presence.on_connect(client_id)
 
     def on_disconnect(self, client_id: int) -> None:

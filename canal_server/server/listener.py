@@ -170,7 +170,8 @@ class Server:
             raise ClientError(
                 f"client {client_id} of {destination} is {user}, which would lose its"
                 " position: to give up what was not delivered, move the position"
-                f" (`canal-server position seek --client-id {client_id}`)"
+                f" (`canal-server position seek --destination {destination} --client-id"
+                f" {client_id}`)"
             )
         identity = ClientIdentity(destination, client_id, "")
         if not self._service.unsubscribe(identity):

@@ -117,7 +117,7 @@ class MemoryEventStore:
         self._putter: WakeUp | None = None  # the put that waits for room
         self._putter_count = 0  # and for how many entries
         self._stall = StallNotice(destination, report_after_s)
-        self.users = self._stall.users
+        self.users = self._stall.users  # what uses client ids in this process
         self._closed = self._ended = False
         self.put_waiting_ns = 0
         self._blocked_since_ms = 0  # while a put waits for room

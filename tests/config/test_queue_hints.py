@@ -103,7 +103,7 @@ def test_an_old_key_that_hides_a_new_one(
     new = "kafka.bootstrap.servers = new:9092\n"
     (line,) = warned(f"{new}canal.mq.servers = old:9092")
     assert (
-        "canal.mq.servers = old:9092: counts more than kafka.bootstrap.servers ="
+        "canal.mq.servers = old:9092: takes precedence over kafka.bootstrap.servers ="
         " new:9092, as in the Java server"
     ) in line
     assert warned(f"{new}canal.mq.servers = new:9092") == ()

@@ -211,7 +211,7 @@ def test_messages_that_cannot_be(make_conf, lines, key, why):
     ("mode", "name"), [("rabbitMQ", "host"), ("kafka", "bootstrap.servers")]
 )
 def test_the_old_key_of_servers(make_conf, mode, name):
-    """It counts more than the new one, as in the Java server."""
+    """It takes precedence over the new one, as in the Java server."""
     lines = (
         f"canal.serverMode = {mode}\n"
         f"{mode.lower()}.{name} = new\ncanal.mq.servers = old\ncanal.mq.acks = 1\n"

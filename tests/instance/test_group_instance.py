@@ -323,7 +323,11 @@ def test_a_move_begins_where_clients_stand(
         # Begins and ends; only the store takes note.
         instance.store.ack(other.client_id, batch.last_sequence)
     latest = end_of(mysql_server)
+    user = "the delivery to kafka"
+    instance.on_connect(other.client_id, user)
     instance.seek([CLIENT.client_id], latest)
+    # The new ring knows it, too.
+    assert instance._stages.ring.users == {other.client_id: user}
     assert instance.meta.source_positions(CLIENT)[1] == latest
     for number in (1, 2):
         stands = instance.meta.source_positions(other)[number]

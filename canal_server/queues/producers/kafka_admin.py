@@ -182,7 +182,7 @@ class KafkaAdmin:
     def topic_settings(self, topics: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the settings of topics, but of those that cannot be read.
 
-        Each has `value`, and `source`, which tells where it is set.
+        Each has `value`, and `source`, which says where it is set.
         """
         return self.described_topics(topics).settings
 

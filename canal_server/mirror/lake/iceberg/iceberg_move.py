@@ -66,6 +66,7 @@ _FORMAT: Final = 2
 _PATH_OF_FILE: Final = 1
 _PATH_OF_MANIFEST: Final = 0
 _LENGTH_OF_MANIFEST: Final = 1
+_MARKER_LEN: Final = 16  # of Avro files: after the header, and after each block
 
 
 def move(
@@ -274,6 +275,7 @@ class _Moving:
         if known is not None:
             return known
         self._check_stop()
+        _check_end(manifest.manifest_path, self._io)
         entries = all_entries_of(manifest, self._io)
         schema = self._metadata.schema()
         if schema_id is not None:
@@ -332,6 +334,8 @@ class _Moving:
 def _all_manifests_of(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
     """Return what a snapshot names, if these are as many files as it says."""
     found = manifests_of(snapshot, io)
+    if found:
+        _check_end(snapshot.manifest_list, io)
     files = sum(
         (each.added_files_count or 0) + (each.existing_files_count or 0)
         for each in found
@@ -344,3 +348,15 @@ def _all_manifests_of(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
             f"{total}"
         )
     return found
+
+
+def _check_end(path: str, io: FileIO) -> None:
+    """Check that a file with entries ends with the marker of its header.
+
+    pyiceberg's decoder does not: of a file that lacks its end it takes what is in
+    memory after it, which may be anything.
+    """
+    with io.new_input(path).open() as stream:
+        content = stream.read()
+    if content.find(content[-_MARKER_LEN:]) >= len(content) - _MARKER_LEN:
+        raise UnusableTableError(f"{path} is damaged: its end is missing")

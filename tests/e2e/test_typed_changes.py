@@ -226,6 +226,8 @@ def one_form(mysql_type: str, value: Any) -> Any:
         return value.replace(tzinfo=dt.UTC)
     if kind == "float":
         return type(value)  # SELECT rounds it to six digits
+    if kind == "double" and "," in mysql_type:  # SELECT rounds what is stored
+        return round(value, int(mysql_type.partition(",")[2].partition(")")[0]))
     if kind == "json":
         return json.loads(value)
     return value

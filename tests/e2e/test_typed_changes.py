@@ -225,11 +225,11 @@ def one_form(mysql_type: str, value: Any) -> Any:
     if kind == "timestamp" and isinstance(value, dt.datetime):
         return value.replace(tzinfo=dt.UTC)
     if kind == "float":
-        return type(value)  # SELECT rounds it to six digits
-    if kind == "double" and "," in mysql_type:  # SELECT rounds what is stored
-        return round(value, int(mysql_type.partition(",")[2].partition(")")[0]))
-    if kind == "json":
-        return json.loads(value)
+        value = type(value)  # SELECT rounds it to six digits
+    elif kind == "double" and "," in mysql_type:  # SELECT rounds what is stored
+        value = round(value, int(mysql_type.partition(",")[2].partition(")")[0]))
+    elif kind == "json":
+        value = json.loads(value)
     return value
 
 

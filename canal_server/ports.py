@@ -12,10 +12,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from canal_server.core.blocks import Block
-    from canal_server.core.table_ids import Names
     from canal_server.model.batch import Batch
     from canal_server.model.columns_known import TableMeta
-    from canal_server.model.ddl_statement import DdlStatement
+    from canal_server.model.ddl_statement import DdlStatement, FilteredNames
     from canal_server.model.identity import ClientIdentity
     from canal_server.model.lease_problem import LeaseProblem
     from canal_server.model.positions import (
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 # Whether a client (or the instance) receives entries with these table names.
 # Pure, bounded in time, and never raises.
-TablePredicate = Callable[["Names"], bool]
+TablePredicate = Callable[["FilteredNames"], bool]
 
 
 class TableSchemas(Protocol):

@@ -11,6 +11,10 @@ of the records reports that none has an old number. A number is never used twice
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from canal_server.model.ddl_statement import FilteredNames
 
 NO_TABLE = 0  # entries without a table: every filter passes them
 # In one epoch; more than the tables that are in use at once. A name takes about 350
@@ -18,37 +22,33 @@ NO_TABLE = 0  # entries without a table: every filter passes them
 # clients.
 NAMES_MAX = 1 << 17
 
-# (schema, table) pairs, one or several; with True: the table is beside another one
-Names = tuple[tuple[str | None, str] | tuple[str | None, str, bool], ...]
-
 
 class TableIds:
-    """Gives each tuple of (schema, table) names a number, from 1 on.
+    """Gives each tuple of table names a number, from 1 on.
 
     A row entry has one name; a DDL entry has the names of all tables it changes
     (RENAME: old and new), and passes a filter when one of them does. It may also have
     tables that it only moves rows from or to, which not all filters see. Used by any
-    thread:
-    the pumps, several in a group, ask for numbers, others for names.
+    thread: the pumps, several in a group, ask for numbers, others for names.
     """
 
     def __init__(self, names_max: int = NAMES_MAX) -> None:
         self._names_max = names_max
         self._numbering = threading.Lock()
-        self._ordinals: dict[Names, int] = {(): NO_TABLE}  # of this epoch
+        self._ordinals: dict[FilteredNames, int] = {(): NO_TABLE}  # of this epoch
         # The lowest number that still has a name, and the names from it on. One value,
         # so that other threads see a consistent pair.
-        self._living: tuple[int, list[Names]] = (NO_TABLE + 1, [])
+        self._living: tuple[int, list[FilteredNames]] = (NO_TABLE + 1, [])
         self._epoch_first = NO_TABLE + 1
         self.epoch = 0  # when it changes, cached numbers are outdated
         self.ageing = False  # names of the previous epoch are still kept
 
-    def ordinal_of(self, names: Names) -> int:
+    def ordinal_of(self, names: FilteredNames) -> int:
         """Return the number of these names, a new one when they are new."""
         found = self._ordinals.get(names)
         return self._new_ordinal(names) if found is None else found
 
-    def _new_ordinal(self, names: Names) -> int:
+    def _new_ordinal(self, names: FilteredNames) -> int:
         with self._numbering:
             found = self._ordinals.get(names)
             if found is not None:
@@ -61,7 +61,7 @@ class TableIds:
             found = self._ordinals[names] = first + len(living) - 1
             return found
 
-    def names_of(self, ordinal: int) -> Names:
+    def names_of(self, ordinal: int) -> FilteredNames:
         """Return the names of a number from `ordinal_of`.
 
         Raises LookupError when they were forgotten.
@@ -73,7 +73,7 @@ class TableIds:
             raise LookupError(f"table id {ordinal} was forgotten, the first is {first}")
         return living[ordinal - first]
 
-    def since(self, ordinal: int) -> tuple[int, list[Names]]:
+    def since(self, ordinal: int) -> tuple[int, list[FilteredNames]]:
         """Return the lowest number that has a name, and the names from `ordinal` on.
 
         The names start at the lowest number when that is higher, and without

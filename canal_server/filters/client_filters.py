@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from canal_server.config.schema import FilterConfig
-    from canal_server.core.table_ids import Names
+    from canal_server.model.ddl_statement import FilteredNames
     from canal_server.model.identity import ClientIdentity
     from canal_server.ports import TablePredicate
 
@@ -91,9 +91,9 @@ class ClientFilters:
             weakref.WeakValueDictionary()
         )
         # The verdicts of filters that are not entered yet on the known tables.
-        self._judged: weakref.WeakKeyDictionary[TableFilter, dict[Names, bool]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._judged: weakref.WeakKeyDictionary[
+            TableFilter, dict[FilteredNames, bool]
+        ] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
 
     @property

@@ -19,11 +19,11 @@ from canal_server.model.quoted import quoted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from canal_server.core.table_ids import Names
     from canal_server.filters.table_filters import TableFilter
+    from canal_server.model.ddl_statement import FilteredNames
 
     # The answers of a filter by names.
-    Verdicts = Mapping[TableFilter, Mapping[Names, bool]]
+    Verdicts = Mapping[TableFilter, Mapping[FilteredNames, bool]]
 
 logger = logging.getLogger(__name__)
 
@@ -57,12 +57,12 @@ class FilterUnion:
         self._steps_max = STEPS_MAX + sum(
             STEPS_PER_FILTER + STEPS_PER_PIECE * each.pieces for each in self._filters
         )
-        self._known: dict[Names, object] = {}
+        self._known: dict[FilteredNames, object] = {}
         self._warned = False
         if before is not None:
             self._inherit(before, verdicts or {})
 
-    def __call__(self, names: Names) -> bool:
+    def __call__(self, names: FilteredNames) -> bool:
         """Return whether an entry with these names is accepted, in bounded time."""
         if not names:
             return True
@@ -81,7 +81,7 @@ class FilterUnion:
         """Return the filters."""
         return frozenset(self._filters)
 
-    def judged_by(self, added: TableFilter) -> dict[Names, bool]:
+    def judged_by(self, added: TableFilter) -> dict[FilteredNames, bool]:
         """Return the answers of another filter for the names rejected so far.
 
         May be slow: call it on the thread that adds the filter, without a lock.
@@ -91,7 +91,7 @@ class FilterUnion:
         rejected = [n for n, found in self._known.copy().items() if found is None]
         return {names: added.accepts(names) for names in rejected}
 
-    def _find(self, names: Names) -> object:
+    def _find(self, names: FilteredNames) -> object:
         steps = Steps(self._steps_max)
         try:
             for each in self._filters:

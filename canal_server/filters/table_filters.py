@@ -18,12 +18,13 @@ from canal_server.filters.matching import (
 )
 from canal_server.filters.patterns import Program, plain_text, read_piece
 from canal_server.messages import filter_messages
+from canal_server.model.ddl_statement import is_beside
 from canal_server.model.quoted import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from canal_server.core.table_ids import Names
+    from canal_server.model.ddl_statement import FilteredNames
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class TableFilter:
         self._white = _matcher(white, default=True, probe=probe)
         self._black = _matcher(black, default=False, probe=probe)
 
-    def accepts(self, names: Names) -> bool:
+    def accepts(self, names: FilteredNames) -> bool:
         """Return whether an entry with these table names passes.
 
         It passes if one of them is on the allow list and not all are on the deny list;
@@ -81,7 +82,7 @@ class TableFilter:
             return True
         return any(map(self._white, texts)) and not all(map(self._black, texts))
 
-    def accepts_within(self, names: Names, steps: Steps) -> bool:
+    def accepts_within(self, names: FilteredNames, steps: Steps) -> bool:
         """Like `accepts`, without waiting; raises TooManyStepsError after `steps`."""
         texts = self._texts(names)
         if not texts:
@@ -90,11 +91,11 @@ class TableFilter:
             self._black.matches(each, steps) for each in texts
         )
 
-    def _texts(self, names: Names) -> list[str]:
+    def _texts(self, names: FilteredNames) -> list[str]:
         return [
             f"{each[0] or 'null'}.{each[1]}"
             for each in names
-            if self._beside or len(each) == 2  # noqa: PLR2004  # schema and table
+            if self._beside or not is_beside(each)
         ]
 
     @property

@@ -19,8 +19,8 @@ from canal_server.store.head_taps import TOO_SLOW, HeadTap, Skipped
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from canal_server.core.table_ids import Names
     from canal_server.instance.stages import Stages
+    from canal_server.model.ddl_statement import FilteredNames
     from canal_server.ports import TablePredicate
 
 
@@ -64,7 +64,7 @@ class ChangeTap:
         """Return whether nothing more will come, once `read` returns None."""
         return self._head.closed
 
-    def reads(self, names: Names) -> bool:
+    def reads(self, names: FilteredNames) -> bool:
         """Return whether a client asks for these tables; else nothing of them comes."""
         return self._reads(names)
 

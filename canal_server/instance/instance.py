@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 
     from canal_server.capture.source_pipeline import SourcePipeline
     from canal_server.config.schema import InstanceConfig
-    from canal_server.core.table_ids import Names
     from canal_server.instance.instance_metrics import InstanceMetrics, Received
     from canal_server.instance.stages import Stages
+    from canal_server.model.ddl_statement import FilteredNames
     from canal_server.model.positions import EntryPosition, LogPosition
     from canal_server.ports import EventStore, MetaManager, TablePredicate
     from canal_server.ranges.ranged_reads import RangedReads
@@ -291,7 +291,7 @@ class Instance:
         """
         return ChangeTap(self._stages, table_filter, self._is_read, on_news)
 
-    def _is_read(self, names: Names) -> bool:
+    def _is_read(self, names: FilteredNames) -> bool:
         """Return whether the pumps read tables: clients or ranges ask for them."""
         ranges = self._range_filter
         return self._client_filter(names) or (ranges is not None and ranges(names))

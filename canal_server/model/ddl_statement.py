@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from canal_server.model.entry import DDL_TYPES, EventType
 
@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from canal_server.model.positions import EntryPosition
 
 TableName = tuple[str | None, str]  # schema, table
-FilteredNames = tuple[TableName | tuple[str | None, str, bool], ...]  # True: beside
+# The same of a table whose rows a statement on another table moves.
+BesideName = tuple[str | None, str, Literal[True]]
+FilteredName = TableName | BesideName
+FilteredNames = tuple[FilteredName, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,17 @@ def filtered_names_of(statements: list[Statement]) -> FilteredNames:
     canal's clients leave it out, as canal's server does.
     """
     names = names_of(statements)
+    if not names:
+        return ()
     found = [each.beside for each in statements if each.beside is not None]
-    beside = [(*name, True) for name in dict.fromkeys(found) if name not in names]
-    return (*names, *beside) if names else ()
+    beside: list[BesideName] = [
+        (schema, table, True)
+        for schema, table in dict.fromkeys(found)
+        if (schema, table) not in names
+    ]
+    return (*names, *beside)
+
+
+def is_beside(name: FilteredName) -> bool:
+    """Check whether a statement on another table moves rows from or to this table."""
+    return name[2:] == (True,)

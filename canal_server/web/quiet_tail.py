@@ -10,7 +10,7 @@ from canal_server.model.quoted import quoted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from canal_server.core.table_ids import Names
+    from canal_server.model.ddl_statement import FilteredNames
     from canal_server.observe.readings import Reading
 
 ENDING: Final = {
@@ -102,7 +102,9 @@ _REASONS: Final = {
 }
 
 
-def not_read(expression: str, reads: Callable[[Names], bool]) -> dict[str, Any] | None:
+def not_read(
+    expression: str, reads: Callable[[FilteredNames], bool]
+) -> dict[str, Any] | None:
     """Return the state when no client asks for any table of a list of plain names.
 
     None when one does, or the expression has other patterns.
@@ -120,7 +122,7 @@ def not_read(expression: str, reads: Callable[[Names], bool]) -> dict[str, Any] 
     }
 
 
-def _plain_names(expression: str) -> Iterator[Names]:
+def _plain_names(expression: str) -> Iterator[FilteredNames]:
     """Yield the tables that an expression lists; none if it has a pattern."""
     found = [_NAME.fullmatch(piece) for piece in expression.split(",")]
     for each in found if all(found) else ():

@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import FilterConfig
     from canal_server.core.blocks import BlockPool
-    from canal_server.core.table_ids import Names, TableIds
+    from canal_server.core.table_ids import TableIds
     from canal_server.decoder.rows.row_layout import TableLayout
     from canal_server.filters.column_filters import ColumnFilter
     from canal_server.model.columns_known import TableMeta
-    from canal_server.model.ddl_statement import Examined, Statement
+    from canal_server.model.ddl_statement import Examined, FilteredNames, Statement
     from canal_server.model.positions import LogIdentity
     from canal_server.ports import ByteSource, Span, TablePredicate, TableSchemas
     from canal_server.runtime.lifecycle import Stop
@@ -319,13 +319,13 @@ class Reader:
             mariadb=self._from_mariadb,
             version=version_number(self.decoder.server_version),
         )
-        names: Names = ((table_map.schema, table_map.table),)
+        names: FilteredNames = ((table_map.schema, table_map.table),)
         if not self._table_filter(names):
             self.decoder.install_table(None)
             return
         self.decoder.install_table(self._image(table_map, names))
 
-    def _image(self, table_map: TableMap, names: Names) -> TableLayout | None:
+    def _image(self, table_map: TableMap, names: FilteredNames) -> TableLayout | None:
         """Return the schema of a table to deliver, None when its rows are left out."""
         schema, table = table_map.schema, table_map.table
         position = self._position()
@@ -357,7 +357,7 @@ class Reader:
         raise unknown_columns(reason, self._at(), has_columns=meta is not None)
 
     def _compiled(
-        self, table_map: TableMap, meta: TableMeta, names: Names
+        self, table_map: TableMap, meta: TableMeta, names: FilteredNames
     ) -> TableLayout:
         emitted = None
         if self._columns:
@@ -381,7 +381,7 @@ class Reader:
             else None,
         )
 
-    def _number_of(self, names: Names) -> int:
+    def _number_of(self, names: FilteredNames) -> int:
         """Return the table id; after the ids restart, every table asks again."""
         number = self._table_ids.ordinal_of(names)
         if self._epoch != self._table_ids.epoch:

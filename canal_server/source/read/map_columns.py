@@ -11,11 +11,10 @@ from canal_server.decoder.rows.table_map_columns import meta_of
 from canal_server.source.read.binlog_reader import Reader
 
 if TYPE_CHECKING:
-    from canal_server.core.table_ids import Names
     from canal_server.decoder.rows.row_layout import TableLayout
     from canal_server.decoder.rows.table_map import TableMap
     from canal_server.model.columns_known import TableMeta
-    from canal_server.model.ddl_statement import DdlStatement
+    from canal_server.model.ddl_statement import DdlStatement, FilteredNames
     from canal_server.model.positions import EntryPosition
 
 
@@ -41,5 +40,5 @@ class NoColumns:
 class MapReader(Reader):
     """A reader whose only source of columns is the table map before the rows."""
 
-    def _image(self, table_map: TableMap, names: Names) -> TableLayout:
+    def _image(self, table_map: TableMap, names: FilteredNames) -> TableLayout:
         return self._compiled(table_map, meta_of(table_map), names)

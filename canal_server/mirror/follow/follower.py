@@ -40,7 +40,7 @@ from canal_server.mirror.follow.leaving import (
 )
 from canal_server.mirror.follow.stream_ends import warn_of_ends_by
 from canal_server.mirror.lake import masks
-from canal_server.mirror.lake.exchange.given_rows import ExchangeTable
+from canal_server.mirror.lake.exchange.given_rows import ExchangeTable, ReceivedRows
 from canal_server.mirror.lake.lake_table import RowTable
 from canal_server.mirror.lake.row_keys import NullKeyError, check_keys
 from canal_server.mirror.state.lake_tables import UnlikeError
@@ -371,9 +371,8 @@ class Follower:
         lake, upto = self.lake, item.seq + 1
         assert isinstance(lake, ExchangeTable)  # the caller has checked it
         self.statements += 1
-        at_ms = committed_ms(item)
-        done = lake.exchange(self.copy_id, where, rows, at_ms, note, adds=adds)
-        self.rows += done
+        received = ReceivedRows(rows, committed_ms(item), where, adds)
+        self.rows += lake.exchange(self.copy_id, received, note)
         self.applied = upto
 
     def _changes_partitions(self, item: Packed, note: Mapping[str, str]) -> bool:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties
 
     from canal_server.mirror.lake.conditions import Among, Where
-    from canal_server.mirror.lake.exchange.given_rows import GivenRows
+    from canal_server.mirror.lake.exchange.given_rows import GivenRows, ReceivedRows
     from canal_server.mirror.lake.lake_table import Files
     from canal_server.mirror.lake.steps import Step
     from canal_server.mirror.settings.table_values import CopiedFile, MirrorTable
@@ -365,30 +365,15 @@ class DeltaLakeTable:
             )
 
     def exchange(
-        self,
-        copy_id: str,
-        where: Among | None,
-        rows: GivenRows,
-        at_ms: int,
-        note: Mapping[str, str],
-        *,
-        adds: bool = False,
+        self, copy_id: str, received: ReceivedRows, note: Mapping[str, str]
     ) -> int:
         """Commit other rows, and which statement it was."""
         with self._as_lake_error("exchange rows of"):
-            delta, upto = self._published(copy_id), rows.upto
+            delta, upto = self._published(copy_id), received.rows.upto
             if delta_log.applied(delta, copy_id) >= upto:
                 return 0
             commit = delta_log.commit(copy_id, upto, note, is_exchange=True)
-            replaced = "" if where is None else where.sql
-            return replace_rows(
-                delta,
-                rows,
-                self._layout,
-                commit,
-                where=None if adds else replaced,
-                at_ms=at_ms,
-            )
+            return replace_rows(delta, received, self._layout, commit)
 
     def exchanged(self, copy_id: str) -> int:
         """Return the position number after the last exchange; NOWHERE if none."""

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from canal_server.mirror.lake.delta import delta_rows
 from canal_server.mirror.lake.delta.delta_log import commit_alone
-from canal_server.mirror.lake.exchange.given_rows import as_changed, in_batches
+from canal_server.mirror.lake.exchange.given_rows import in_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from canal_server.mirror.lake.conditions import Among
     from canal_server.mirror.lake.delta.delta_layout import Layout
-    from canal_server.mirror.lake.exchange.given_rows import GivenRows
+    from canal_server.mirror.lake.exchange.given_rows import ReceivedRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,10 @@ class DeltaGivenRows:
     def has_others(self, where: Among) -> bool:
         """Check whether any row does not fulfil another condition."""
         first = pa.schema([self.schema.field(0)])
-        return any(len(r) for r in self._scan(f"({where.sql}) IS NOT TRUE", first))
+        others = f"({where.sql}) IS NOT TRUE"
+        if self.where is not None:
+            others = f"{self.where.sql} AND {others}"
+        return any(len(rows) for rows in self._scan(others, first))
 
     def _scan(self, where: str | None, schema: pa.Schema) -> Iterator[pa.Table]:
         delta = DeltaTable(
@@ -56,23 +59,18 @@ class DeltaGivenRows:
 
 def replace_rows(
     delta: DeltaTable,
-    given: GivenRows,
+    received: ReceivedRows,
     layout: Layout,
     commit: CommitProperties,
-    *,
-    where: str | None,
-    at_ms: int,
 ) -> int:
-    """Replace rows by those of another table; returns how many these are.
-
-    Those that fulfil `where` are replaced; "": all, None: none.
-    """
+    """Replace rows by those of another table; returns how many these are."""
     schema = layout.rows(pa.schema(delta.schema().to_arrow()))
-    found, count = as_changed(given, schema, at_ms), 0
+    found, count = received.as_changed(schema), 0
+    where = "" if received.where is None else received.where.sql
     first = next(found, None)
     if first is None:
         before = delta.version()
-        if where is not None:
+        if not received.adds:
             delta.delete(where or None, commit_properties=commit)
         if delta.version() == before:
             commit_alone(delta, commit)
@@ -85,5 +83,7 @@ def replace_rows(
         count += 0 if rows is None else len(rows)
         return rows
 
-    delta_rows.write(delta, following, schema, layout, commit, where=where)
+    delta_rows.write(
+        delta, following, schema, layout, commit, where=None if received.adds else where
+    )
     return count

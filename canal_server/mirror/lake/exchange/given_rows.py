@@ -12,6 +12,7 @@ needs. Leaves out which rows these are (`ddl.partitions`), and how formats write
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -41,6 +42,42 @@ class GivenRows(Protocol):
         """Check whether any row does not fulfil another condition."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReceivedRows:
+    """Rows that a table gets from another one, and those that they replace."""
+
+    rows: GivenRows
+    at_ms: int  # time of the statement that moves them; 0: unknown
+    where: Among | None = None  # the rows that they replace; None: all
+    adds: bool = False  # they replace none
+
+    def as_changed(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        """Yield the rows with the columns of the table that gets them.
+
+        The statement becomes their last change.
+        """
+        at = self.at_ms * 1000 if self.at_ms else None
+        time = pa.scalar(at, pa.int64()).cast(TIME.type)
+        first = 0
+        for table in self.rows.tables():
+            found = table.select(schema.names).cast(schema)
+            columns = {
+                SEQ.name: pa.repeat(
+                    pa.scalar(self.rows.upto - 1, SEQ.type), len(found)
+                ),
+                ROW.name: pa.array(range(first, first + len(found)), ROW.type),
+                TIME.name: pa.repeat(time, len(found)),
+            }
+            if HASH.name in found.column_names:
+                # The other table may have its columns in another order.
+                columns[HASH.name] = row_hashes(found)
+            for name, values in columns.items():
+                index = found.schema.get_field_index(name)
+                found = found.set_column(index, found.schema.field(index), values)
+            first += len(found)
+            yield found
+
+
 @runtime_checkable
 class ExchangeTable(RowTable, Protocol):
     """A table that can exchange rows with another one. Methods may raise LakeError."""
@@ -53,18 +90,11 @@ class ExchangeTable(RowTable, Protocol):
         """
 
     def exchange(
-        self,
-        copy_id: str,
-        where: Among | None,
-        rows: GivenRows,
-        at_ms: int,
-        note: Mapping[str, str],
-        *,
-        adds: bool = False,
+        self, copy_id: str, received: ReceivedRows, note: Mapping[str, str]
     ) -> int:
-        """Commit other rows instead of those of a condition; returns how many.
+        """Commit rows of another table instead of those that they replace.
 
-        `where` is None: instead of all. `adds`: instead of none.
+        Returns how many; 0 if the statement was applied before.
         """
 
     def exchanged(self, copy_id: str) -> int:
@@ -81,27 +111,3 @@ def in_batches(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
             gathered.clear()
     if gathered:
         yield pa.concat_tables(gathered)
-
-
-def as_changed(rows: GivenRows, schema: pa.Schema, at_ms: int) -> Iterator[pa.Table]:
-    """Yield rows with the columns of the table that gets them.
-
-    The statement, at the time `at_ms`, becomes their last change.
-    """
-    time = pa.scalar(at_ms * 1000 if at_ms else None, pa.int64()).cast(TIME.type)
-    first = 0
-    for table in rows.tables():
-        found = table.select(schema.names).cast(schema)
-        columns = {
-            SEQ.name: pa.repeat(pa.scalar(rows.upto - 1, SEQ.type), len(found)),
-            ROW.name: pa.array(range(first, first + len(found)), ROW.type),
-            TIME.name: pa.repeat(time, len(found)),
-        }
-        if HASH.name in found.column_names:
-            # The other table may have its columns in another order.
-            columns[HASH.name] = row_hashes(found)
-        for name, values in columns.items():
-            index = found.schema.get_field_index(name)
-            found = found.set_column(index, found.schema.field(index), values)
-        first += len(found)
-        yield found

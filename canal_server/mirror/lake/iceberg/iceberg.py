@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from canal_server.mirror.lake.conditions import Among, Where
-    from canal_server.mirror.lake.exchange.given_rows import GivenRows
+    from canal_server.mirror.lake.exchange.given_rows import GivenRows, ReceivedRows
     from canal_server.mirror.lake.iceberg.iceberg_columns import Column
     from canal_server.mirror.lake.lake_storage import Folder
     from canal_server.mirror.lake.lake_table import Files
@@ -260,32 +260,16 @@ class IcebergLakeTable:
             return IcebergGivenRows(rows, where, upto)
 
     def exchange(
-        self,
-        copy_id: str,
-        where: Among | None,
-        rows: GivenRows,
-        at_ms: int,
-        note: Mapping[str, str],
-        *,
-        adds: bool = False,
+        self, copy_id: str, received: ReceivedRows, note: Mapping[str, str]
     ) -> int:
         """Commit other rows in one snapshot, and which statement it was."""
         with self.versions.as_lake_error("exchange rows of"):
             table = self.versions.published(copy_id)
-            metadata, upto = table.metadata, rows.upto
+            metadata, upto = table.metadata, received.rows.upto
             if iceberg_commit.applied(metadata, copy_id) >= upto:
                 return 0
             record = iceberg_commit.record_of_exchange(metadata, copy_id, upto, note)
-            return replace_rows(
-                self.versions,
-                table,
-                self._table,
-                rows,
-                record,
-                at_ms,
-                where=where,
-                adds=adds,
-            )
+            return replace_rows(self.versions, table, self._table, received, record)
 
     def exchanged(self, copy_id: str) -> int:
         """Return the position number of the last exchange in the table's properties."""

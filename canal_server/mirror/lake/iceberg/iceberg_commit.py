@@ -14,7 +14,7 @@ import zlib
 from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import (
@@ -81,9 +81,28 @@ _DAMAGED: Final = (
 _COPY: Final = "canal.copy"
 _UPTO: Final = "canal.upto"
 _NOTE: Final = "canal.note"
-_EXCHANGED: Final = (
-    "canal.exchanged"  # by which copy and statement, after which version
-)
+_EXCHANGED: Final = "canal.exchanged"  # see `_Exchanged`
+_NO_VERSION: Final = -1  # in place of a snapshot id
+
+
+class _Exchanged(NamedTuple):
+    """The last exchange of rows with another table, as a property has it."""
+
+    copy_id: str
+    upto: int  # the position number after the statement
+    before: int  # the snapshot before it, or _NO_VERSION
+
+    @classmethod
+    def of(cls, metadata: TableMetadata) -> _Exchanged | None:
+        """Return that of a table; None if there was none."""
+        text = metadata.properties.get(_EXCHANGED)
+        if text is None:
+            return None
+        copy_id, upto, before = text.split(" ")
+        return cls(copy_id, int(upto), int(before))
+
+    def __str__(self) -> str:
+        return f"{self.copy_id} {self.upto} {self.before}"
 
 
 @dataclass
@@ -107,10 +126,9 @@ def record_of_exchange(
     metadata: TableMetadata, copy_id: str, upto: int, note: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the same for an exchange of rows with another table."""
-    before = (
-        -1 if metadata.current_snapshot_id is None else metadata.current_snapshot_id
-    )
-    return record(copy_id, upto, note) | {_EXCHANGED: f"{copy_id} {upto} {before}"}
+    before = metadata.current_snapshot_id
+    done = _Exchanged(copy_id, upto, _NO_VERSION if before is None else before)
+    return record(copy_id, upto, note) | {_EXCHANGED: str(done)}
 
 
 def exchanged(metadata: TableMetadata, copy_id: str) -> int:
@@ -118,8 +136,8 @@ def exchanged(metadata: TableMetadata, copy_id: str) -> int:
 
     NOWHERE if this copy has had none.
     """
-    name, upto, _ = metadata.properties.get(_EXCHANGED, "  ").split(" ")
-    return int(upto) if name == copy_id else NOWHERE
+    done = _Exchanged.of(metadata)
+    return NOWHERE if done is None or done.copy_id != copy_id else done.upto
 
 
 def version_before(metadata: TableMetadata, copy_id: str, upto: int) -> int | None:
@@ -127,11 +145,13 @@ def version_before(metadata: TableMetadata, copy_id: str, upto: int) -> int | No
 
     Below 0: there was none. None if the table no longer has it.
     """
-    name, position, before = metadata.properties.get(_EXCHANGED, "  ").split(" ")
-    if (name, position) != (copy_id, str(upto)):
+    done = _Exchanged.of(metadata)
+    if done is None or (done.copy_id, done.upto) != (copy_id, upto):
         return None
-    is_known = before == "-1" or metadata.snapshot_by_id(int(before)) is not None
-    return int(before) if is_known else None
+    is_known = (
+        done.before == _NO_VERSION or metadata.snapshot_by_id(done.before) is not None
+    )
+    return done.before if is_known else None
 
 
 def applied(metadata: TableMetadata, copy_id: str) -> int:

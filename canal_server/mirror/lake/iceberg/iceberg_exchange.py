@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from canal_server.mirror.lake.exchange.given_rows import as_changed, in_batches
+from canal_server.mirror.lake.exchange.given_rows import in_batches
 from canal_server.mirror.lake.iceberg.iceberg_columns import arrow_schema
 from canal_server.mirror.lake.iceberg.iceberg_commit import Change
 from canal_server.mirror.lake.iceberg.iceberg_versions import current_columns
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from canal_server.mirror.lake.conditions import Among
-    from canal_server.mirror.lake.exchange.given_rows import GivenRows
+    from canal_server.mirror.lake.exchange.given_rows import ReceivedRows
     from canal_server.mirror.lake.iceberg.iceberg_files import FileRows
     from canal_server.mirror.lake.iceberg.iceberg_versions import Versions
     from canal_server.mirror.settings.table_values import MirrorTable
@@ -60,26 +60,19 @@ class IcebergGivenRows:
                 yield pa.table(rows)
 
 
-def replace_rows(  # noqa: PLR0917  # of a table, by others
+def replace_rows(
     versions: Versions,
     table: Table,
     definition: MirrorTable,
-    given: GivenRows,
+    received: ReceivedRows,
     record: Mapping[str, str],
-    at_ms: int,
-    *,
-    where: Among | None,
-    adds: bool,
 ) -> int:
-    """Replace rows by those of another table; returns how many these are.
-
-    Those of `where` are replaced; None: all. `adds`: none.
-    """
+    """Replace rows by those of another table; returns how many these are."""
     columns, count = current_columns(table), 0
     with writing(table, definition, columns) as writer:
         files = rewriter(versions, table, writer)
-        change = Change() if adds else files.without(where)
-        for rows in as_changed(given, arrow_schema(columns), at_ms):
+        change = Change() if received.adds else files.without(received.where)
+        for rows in received.as_changed(arrow_schema(columns)):
             count += len(rows)
             change.added += writer.write_table(rows)
         versions.commit(table, change, record)

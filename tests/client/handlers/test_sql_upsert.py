@@ -2,100 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import json
 import re
 import sys
-import threading
 import uuid
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from change_messages import Maker, changes_of
 from fake_mysql import fake_server, greeting, packet
 from fix_random import longer
+from sql_targets import apply
 
-from canal_server.client.consume import Consumer, DeadLetters
-from canal_server.client.handlers import Rejected, RetryLater, sql_table
+from canal_server.client.handlers import Rejected
 from canal_server.client.handlers.sql_upsert import SqlUpsert
 from canal_server.errors import CanalError
 from canal_server.protocol.entry_messages import EventType, RowChange
 from canal_server.protocol.protobuf import encode
 
-TARGETS = ("sqlite", "generic", "postgres", "mysql")
 SECRET = "pa55word"
-
-
-class Target:
-    """A database to look into, and handlers that write to it."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.engine = sa.create_engine(url, poolclass=sa.NullPool)
-        self.handlers: list[SqlUpsert] = []
-
-    def handler(self, **options) -> SqlUpsert:
-        """Return an open handler."""
-        made = SqlUpsert(self.url, **options)
-        made.open()
-        self.handlers.append(made)
-        return made
-
-    def close(self) -> None:
-        """Close all connections."""
-        for each in self.handlers:
-            each.close()
-        self.engine.dispose()
-
-    def execute(self, *statements: str) -> None:
-        """Execute statements."""
-        with self.engine.begin() as connection:
-            for each in statements:
-                connection.exec_driver_sql(each)
-
-    def rows(self, table: str = "orders", schema: str | None = None):
-        """Return all rows by id, as the database has them."""
-        found = sa.Table(table, sa.MetaData(), schema=schema, autoload_with=self.engine)
-        with self.engine.connect() as connection:
-            rows = connection.execute(sa.select(found)).mappings()
-            return {row["id"]: dict(row) for row in rows}
-
-
-@pytest.fixture(params=TARGETS)
-def target(request, tmp_path, monkeypatch):
-    """Give each kind of database; `generic` has no statement for upserts."""
-    if request.param == "postgres":
-        url = request.getfixturevalue("postgres").url
-    elif request.param == "mysql":
-        server = request.getfixturevalue("mysql_server")
-        name = request.getfixturevalue("database")
-        user, password = server.admin
-        url = f"mysql+pymysql://{user}:{password}@{server.host}:{server.port}/{name}"
-    else:
-        url = f"sqlite:///{tmp_path}/target.db"
-    if request.param == "generic":
-        monkeypatch.setattr(sql_table, "_ON_CONFLICT", {})
-    with contextlib.closing(Target(url)) as made:
-        yield made
-
-
-@pytest.fixture
-def pg(postgres):
-    """Give a database of PostgreSQL."""
-    with contextlib.closing(Target(postgres.url)) as made:
-        yield made
-
-
-@pytest.fixture
-def sqlite(tmp_path):
-    """Give a database of SQLite with the table `orders`."""
-    with contextlib.closing(Target(f"sqlite:///{tmp_path}/target.db")) as made:
-        made.execute("CREATE TABLE orders (id INT PRIMARY KEY, name TEXT)")
-        yield made
 
 
 @pytest.fixture
@@ -104,80 +32,72 @@ def maker():
     return Maker()
 
 
-def apply(handler, *messages) -> None:
-    """Handle and flush messages, as a consumer does."""
-    for message in messages:
-        for change in message.changes():
-            handler.handle(change)
-        handler.flush()
-
-
 # --- rows ---------------------------------------------------------------------------
 
 
-def test_rows(target, maker):
+def test_rows(sql_target, maker):
     """Inserts, updates and deletes of one message are there after its flush."""
-    handler = target.handler(create=True)
+    handler = sql_target.handler(create=True)
     one, two = {"id": 1, "name": "a"}, {"id": 2, "name": None}
     apply(handler, maker.message(1, maker.insert(one), maker.insert(two)))
-    assert target.rows() == {1: one, 2: two}
+    assert sql_target.rows() == {1: one, 2: two}
     new = {"id": 2, "name": "bücher % : 'x'"}
     apply(handler, maker.message(2, maker.update(two, new), maker.delete(one)))
-    assert target.rows() == {2: new}
+    assert sql_target.rows() == {2: new}
 
 
-def test_one_transaction(target, maker):
+def test_one_transaction(sql_target, maker):
     """Nothing of a message is there before the flush, or after a rollback."""
-    handler = target.handler(create=True)
+    handler = sql_target.handler(create=True)
     apply(handler, maker.inserts(1, 1))
     for change in changes_of(maker.inserts(2, 2, 3)):
         handler.handle(change)
     handler.rollback()
-    assert list(target.rows()) == [1]
+    assert list(sql_target.rows()) == [1]
     apply(handler, maker.inserts(2, 2))
-    assert list(target.rows()) == [1, 2]
+    assert list(sql_target.rows()) == [1, 2]
 
 
-def test_keys_that_change(target, maker):
+def test_keys_that_change(sql_target, maker):
     """A row moves to its new key, also when the change comes again."""
-    handler = target.handler(create=True)
+    handler = sql_target.handler(create=True)
     old, new = {"id": 1, "name": "a"}, {"id": 2, "name": "b"}
     first = maker.message(1, maker.insert(old))
     moved = maker.message(2, maker.update(old, new))
     apply(handler, first, moved)
-    assert target.rows() == {2: new}
+    assert sql_target.rows() == {2: new}
     apply(handler, moved)
-    assert target.rows() == {2: new}
+    assert sql_target.rows() == {2: new}
     apply(handler, first, moved)
-    assert target.rows() == {2: new}
+    assert sql_target.rows() == {2: new}
 
 
-def test_keys_of_several_columns(target):
+def test_keys_of_several_columns(sql_target):
     """All columns of the key are needed to find a row."""
     maker = Maker(key=("id", "part"), types={"part": "varchar(20)"})
     rows = [{"id": 1, "part": part, "n": 0} for part in "abc"]
-    handler = target.handler(create=True)
+    handler = sql_target.handler(create=True)
     apply(handler, maker.message(1, *map(maker.insert, rows)))
     changed = {**rows[1], "n": 5}
     apply(
         handler,
         maker.message(2, maker.update(rows[1], changed), maker.delete(rows[2])),
     )
-    with target.engine.connect() as connection:
+    with sql_target.engine.connect() as connection:
         found = connection.exec_driver_sql("SELECT part, n FROM orders ORDER BY part")
         assert [tuple(row) for row in found] == [("a", 0), ("b", 5)]
 
 
-def test_only_keys(target, maker):
+def test_only_keys(sql_target, maker):
     """A table that has no other columns works, and rows may come again."""
-    handler = target.handler(create=True)
+    handler = sql_target.handler(create=True)
     apply(handler, maker.inserts(1, 1, 2), maker.inserts(2, 2, 3))
-    assert list(target.rows()) == [1, 2, 3]
+    assert list(sql_target.rows()) == [1, 2, 3]
 
 
-def test_truncate(target, maker):
+def test_truncate(sql_target, maker):
     """TRUNCATE empties the table, in its order among the changes."""
-    handler = target.handler(create=True)
+    handler = sql_target.handler(create=True)
     apply(
         handler,
         maker.message(
@@ -187,28 +107,31 @@ def test_truncate(target, maker):
             maker.insert({"id": 2}),
         ),
     )
-    assert list(target.rows()) == [2]
+    assert list(sql_target.rows()) == [2]
 
 
-def test_truncate_of_nothing(target, maker):
+def test_truncate_of_nothing(sql_target, maker):
     """A table that its first row will create has nothing to be emptied of."""
     truncate = maker.statement("TRUNCATE TABLE orders", EventType.TRUNCATE)
     with pytest.raises(Rejected, match="does not exist"):
-        apply(target.handler(), maker.message(1, truncate))
-    apply(target.handler(create=True), maker.message(1, truncate), maker.inserts(2, 1))
-    assert list(target.rows()) == [1]
+        apply(sql_target.handler(), maker.message(1, truncate))
+    apply(
+        sql_target.handler(create=True), maker.message(1, truncate), maker.inserts(2, 1)
+    )
+    assert list(sql_target.rows()) == [1]
 
 
-def test_null_and_the_null_of_json(target):
+def test_null_and_the_null_of_json(sql_target):
     """A NULL stays one in a column of documents, in which null is a value, too."""
     maker = Maker(types={"doc": "json"})
     documents = None, "null", "[null]"
     rows: list[dict[str, Any]] = [
         {"id": number, "doc": each} for number, each in enumerate(documents, 1)
     ]
-    for handler in target.handler(create=True), target.handler():  # created, and read
+    creating, reading = sql_target.handler(create=True), sql_target.handler()
+    for handler in (creating, reading):
         apply(handler, maker.message(1, *map(maker.insert, rows)))
-        with target.engine.connect() as connection:
+        with sql_target.engine.connect() as connection:
             found = connection.exec_driver_sql(
                 "SELECT id FROM orders WHERE doc IS NULL"
             )
@@ -216,22 +139,22 @@ def test_null_and_the_null_of_json(target):
         apply(handler, maker.message(2, *map(maker.delete, rows)))
 
 
-def test_a_part_of_the_columns(target, maker):
+def test_a_part_of_the_columns(sql_target, maker):
     """An update that was logged in part leaves the other columns as they are."""
-    target.execute(
+    sql_target.execute(
         "CREATE TABLE orders (id INT PRIMARY KEY, name VARCHAR(9) NOT NULL, n INT)"
     )
-    handler = target.handler()
+    handler = sql_target.handler()
     apply(handler, maker.message(1, maker.insert({"id": 1, "name": "a", "n": 1})))
     apply(handler, maker.message(2, maker.update({"id": 1}, {"id": 1, "n": 2})))
-    assert target.rows() == {1: {"id": 1, "name": "a", "n": 2}}
+    assert sql_target.rows() == {1: {"id": 1, "name": "a", "n": 2}}
     apply(handler, maker.message(3, maker.update({"id": 1}, {"id": 7, "n": 3})))
-    assert target.rows() == {7: {"id": 7, "name": "a", "n": 3}}
+    assert sql_target.rows() == {7: {"id": 7, "name": "a", "n": 3}}
     apply(handler, maker.message(3, maker.update({"id": 1}, {"id": 7, "n": 3})))
-    assert target.rows() == {7: {"id": 7, "name": "a", "n": 3}}
+    assert sql_target.rows() == {7: {"id": 7, "name": "a", "n": 3}}
 
 
-def test_random_changes_that_come_again(target, maker, rng):
+def test_random_changes_that_come_again(sql_target, maker, rng):
     """Whatever is delivered again, from wherever, the tables are equal at the end."""
     model: dict[int, dict[str, Any]] = {}
     messages = []
@@ -252,7 +175,7 @@ def test_random_changes_that_come_again(target, maker, rng):
         model[new["id"]] = new
         return maker.update(old, new)
 
-    handler = target.handler(create=True)
+    handler = sql_target.handler(create=True)
     at = 0
     for number in range(longer(60)):
         changes = [change() for _ in range(rng.randint(1, 8)) if len(model) < 18]
@@ -266,7 +189,16 @@ def test_random_changes_that_come_again(target, maker, rng):
             handler.rollback()
         apply(handler, messages[at])
         at += 1
-    assert target.rows() == model
+    assert sql_target.rows() == model
+
+
+def test_rows_of_a_statement(sqlite_target, maker):
+    """Rows that were changed by a logged statement are not known: rejected."""
+    entry = maker.insert({"id": 1})
+    change = RowChange(event_type=EventType.INSERT, sql="INSERT INTO orders SELECT 1")
+    entry = replace(entry, store_value=encode(change))
+    with pytest.raises(Rejected, match="set binlog_format = ROW"):
+        apply(sqlite_target.handler(), maker.message(1, entry))
 
 
 # --- values -------------------------------------------------------------------------
@@ -295,33 +227,33 @@ def all_types() -> Maker:
     return Maker(types=TYPES, sql_types=BLOBS)
 
 
-def test_types_of_created_tables(target):
+def test_types_of_created_tables(sql_target):
     """Each value of a created table is the one of the change, with all its digits."""
     maker = all_types()
     message = maker.message(1, maker.insert(dict(TEXTS)))
     (change,) = changes_of(message)
     expected = dict(change.after)
-    apply(target.handler(create=True), message)
-    found = target.rows()[1]
+    apply(sql_target.handler(create=True), message)
+    found = sql_target.rows()[1]
     expected["extra"] = json.loads(expected["extra"])
-    if target.engine.dialect.name != "postgresql":  # the others have no zones
+    if sql_target.engine.dialect.name != "postgresql":  # the others have no zones
         expected["stamp"] = expected["stamp"].replace(tzinfo=None)
-    if target.engine.dialect.name == "sqlite":
+    if sql_target.engine.dialect.name == "sqlite":
         # Its numbers are not exact, so these columns are created as texts.
         for name in ("price", "large", "bits"):
             expected[name] = str(expected[name])
         expected["took"] = "-23:59:59.000001"
-    if target.engine.dialect.name == "mysql":
+    if sql_target.engine.dialect.name == "mysql":
         # SQLAlchemy reads these two as other types; the driver does not.
-        with target.engine.connect() as connection:
+        with sql_target.engine.connect() as connection:
             rows = connection.exec_driver_sql("SELECT took, ratio FROM orders")
             found["took"], found["ratio"] = rows.one()
     assert found == expected
 
 
-def test_values_for_columns_of_other_types(pg):
+def test_values_for_columns_of_other_types(postgres_target):
     """Values become those of the target's types, as far as they have a counterpart."""
-    pg.execute(
+    postgres_target.execute(
         """CREATE TABLE orders (id int PRIMARY KEY, paid boolean, doc jsonb,
         ref uuid, ref2 uuid, local timestamp, utc timestamptz, at time, label text,
         day date, num text, took text)"""
@@ -341,9 +273,9 @@ def test_values_for_columns_of_other_types(pg):
         "utc": "2026-02-28 01:02:03", "at": "13:00:00", "label": "2",
         "day": "0000-00-00", "num": "5.00", "took": "-100:00:00",
     }  # fmt: skip
-    handler = pg.handler()
+    handler = postgres_target.handler()
     apply(handler, maker.message(1, maker.insert(row)))
-    found = pg.rows()[1]
+    found = postgres_target.rows()[1]
     assert found == {
         "id": 1,
         "paid": True,
@@ -363,19 +295,30 @@ def test_values_for_columns_of_other_types(pg):
         apply(handler, maker.message(2, maker.update(row, bad)))
 
 
+def test_decimals_stay_exact(postgres_target):
+    """No digit of a DECIMAL is lost on the way."""
+    maker = Maker(types={"price": "decimal(65,30)"})
+    exact = Decimal("-99999999999999999999999999999999999." + "9" * 30)
+    apply(
+        postgres_target.handler(create=True),
+        maker.message(1, maker.insert({"id": 1, "price": exact})),
+    )
+    assert postgres_target.rows()[1]["price"] == exact
+
+
 # --- tables -------------------------------------------------------------------------
 
 
-def test_names(pg, maker):
+def test_names(postgres_target, maker):
     """Names follow the pattern, but for single tables; a point divides off a schema."""
-    pg.execute("CREATE SCHEMA shop", "CREATE SCHEMA sales")
-    handler = pg.handler(
+    postgres_target.execute("CREATE SCHEMA shop", "CREATE SCHEMA sales")
+    handler = postgres_target.handler(
         create=True, name="{schema}.my_{table}", tables={"shop.items": "sales.parts"}
     )
     items = Maker("items")
     apply(handler, maker.inserts(1, 1), items.inserts(2, 7))
-    assert list(pg.rows("my_orders", "shop")) == [1]
-    assert list(pg.rows("parts", "sales")) == [7]
+    assert list(postgres_target.rows("my_orders", "shop")) == [1]
+    assert list(postgres_target.rows("parts", "sales")) == [7]
 
 
 @pytest.mark.parametrize(
@@ -441,180 +384,69 @@ def test_without_sqlalchemy(monkeypatch):
         SqlUpsert("sqlite://")
 
 
-def test_a_missing_table(target, maker):
+def test_a_missing_table(sql_target, maker):
     """It is named, with the remedy."""
     with pytest.raises(Rejected, match=r"table orders for shop.orders does not exist"):
-        apply(target.handler(), maker.inserts(1, 1))
+        apply(sql_target.handler(), maker.inserts(1, 1))
 
 
-def test_missing_columns(sqlite, maker):
+def test_missing_columns(sqlite_target, maker):
     """They are named, left out, or added, as the settings say."""
     message = maker.message(1, maker.insert({"id": 1, "a b": 1, "c%": "x"}))
     with pytest.raises(Rejected, match=r"table orders has no column a b, c%; add it"):
-        apply(sqlite.handler(), message)
-    sqlite.handlers[-1].rollback()
-    apply(sqlite.handler(missing_columns="ignore"), message)
-    assert sqlite.rows() == {1: {"id": 1, "name": None}}
-    apply(sqlite.handler(create=True), message)
-    assert sqlite.rows() == {1: {"id": 1, "name": None, "a b": 1, "c%": "x"}}
+        apply(sqlite_target.handler(), message)
+    sqlite_target.handlers[-1].rollback()
+    apply(sqlite_target.handler(missing_columns="ignore"), message)
+    assert sqlite_target.rows() == {1: {"id": 1, "name": None}}
+    apply(sqlite_target.handler(create=True), message)
+    assert sqlite_target.rows() == {1: {"id": 1, "name": None, "a b": 1, "c%": "x"}}
 
 
-def test_columns_that_appear(target, maker):
+def test_columns_that_appear(sql_target, maker):
     """With `create`, a column that the source adds is added, for new rows and old."""
-    handler = target.handler(create=True)
+    handler = sql_target.handler(create=True)
     apply(handler, maker.message(1, maker.insert({"id": 1})))
     ddl = maker.statement("ALTER TABLE orders ADD n INT")
     new = maker.insert({"id": 2, "n": 5})
     apply(handler, maker.message(2, ddl), maker.message(3, new))
-    assert target.rows() == {1: {"id": 1, "n": None}, 2: {"id": 2, "n": 5}}
+    assert sql_target.rows() == {1: {"id": 1, "n": None}, 2: {"id": 2, "n": 5}}
 
 
-def test_columns_that_were_added_by_hand(sqlite, maker):
+def test_columns_that_were_added_by_hand(sqlite_target, maker):
     """After a failure and a rollback, the table is looked at again."""
-    handler = sqlite.handler()
+    handler = sqlite_target.handler()
     apply(handler, maker.inserts(1, 1))
     message = maker.message(2, maker.insert({"id": 2, "n": 5}))
     with pytest.raises(Rejected):
         apply(handler, message)
     handler.rollback()
-    sqlite.execute("ALTER TABLE orders ADD n INT")
+    sqlite_target.execute("ALTER TABLE orders ADD n INT")
     apply(handler, message)
-    assert sqlite.rows()[2] == {"id": 2, "name": None, "n": 5}
+    assert sqlite_target.rows()[2] == {"id": 2, "name": None, "n": 5}
 
 
-def test_names_in_another_case(sqlite, maker):
+def test_names_in_another_case(sqlite_target, maker):
     """A column that differs only in case is the same."""
-    apply(sqlite.handler(), maker.message(1, maker.insert({"id": 1, "Name": "x"})))
-    assert sqlite.rows() == {1: {"id": 1, "name": "x"}}
+    apply(
+        sqlite_target.handler(), maker.message(1, maker.insert({"id": 1, "Name": "x"}))
+    )
+    assert sqlite_target.rows() == {1: {"id": 1, "name": "x"}}
 
 
 @pytest.mark.parametrize("missing_columns", ["error", "ignore"])
-def test_a_key_that_the_target_lacks(sqlite, missing_columns):
+def test_a_key_that_the_target_lacks(sqlite_target, missing_columns):
     """Rows cannot be found by it: the change is rejected, and nothing is deleted."""
     maker = Maker(key=("id", "part"))
-    sqlite.execute("INSERT INTO orders VALUES (1, 'a')")
-    handler = sqlite.handler(missing_columns=missing_columns)
+    sqlite_target.execute("INSERT INTO orders VALUES (1, 'a')")
+    handler = sqlite_target.handler(missing_columns=missing_columns)
     delete = maker.delete({"id": 1, "part": 2})
     with pytest.raises(Rejected, match="table orders has no column part"):
         apply(handler, maker.message(1, delete))
-    assert list(sqlite.rows()) == [1]
+    assert list(sqlite_target.rows()) == [1]
 
 
-def test_no_key(sqlite):
+def test_no_key(sqlite_target):
     """A table without a primary key is rejected."""
     maker = Maker(key=())
     with pytest.raises(Rejected, match=r"shop.orders has no primary key"):
-        apply(sqlite.handler(), maker.inserts(1, 1))
-
-
-# --- failures -----------------------------------------------------------------------
-
-
-def test_what_the_database_refuses(target, maker):
-    """A row that breaks a rule is rejected; the text has neither SQL nor values."""
-    target.execute("CREATE TABLE orders (id INT PRIMARY KEY, name VARCHAR(9) NOT NULL)")
-    handler = target.handler()
-    private = maker.insert({"id": 4711, "name": None})
-    with pytest.raises(Rejected) as caught:
-        apply(handler, maker.message(1, private))
-    text = str(caught.value)
-    assert "name" in text.lower()
-    assert "INSERT" not in text
-    assert "4711" not in text or "Failing row" in text  # PostgreSQL's own words
-    assert "\n" not in text
-
-
-def test_one_of_many(target, maker, tmp_path):
-    """A consumer keeps everything of a message but the row that is refused."""
-    target.execute("CREATE TABLE orders (id INT PRIMARY KEY, name VARCHAR(9) NOT NULL)")
-    entries = [
-        maker.insert({"id": n, "name": None if n == 5 else "x"}) for n in range(10)
-    ]
-    letters = DeadLetters(tmp_path / "dead.jsonl")
-    consumer = Consumer(target.handler(), dead_letters=letters)
-    assert consumer.process(maker.message(1, *entries))
-    letters.close()
-    assert sorted(target.rows()) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
-    (letter,) = (tmp_path / "dead.jsonl").read_text().splitlines()
-    assert json.loads(letter)["after"] == {"id": 5, "name": None}
-    assert json.loads(letter)["error"]["type"] == "Rejected"
-
-
-def test_a_locked_table(sqlite, maker):
-    """A lock of somebody else passes: the change is repeated."""
-    handler = SqlUpsert(f"{sqlite.url}?timeout=0")
-    sqlite.handlers.append(handler)
-    with sqlite.engine.connect() as other:
-        other.exec_driver_sql("BEGIN IMMEDIATE")
-        with pytest.raises(RetryLater, match="database is locked"):
-            apply(handler, maker.inserts(1, 1))
-        handler.rollback()
-    apply(handler, maker.inserts(1, 1))
-    assert list(sqlite.rows()) == [1]
-
-
-def test_a_deadlock(pg, maker):
-    """The transaction that PostgreSQL ends for a deadlock is repeated."""
-    pg.execute("CREATE TABLE orders (id int PRIMARY KEY, name text)")
-    pg.execute("INSERT INTO orders VALUES (1, 'a'), (2, 'b')")
-    handler = pg.handler()
-    one, two = ({"id": n, "name": "x"} for n in (1, 2))
-    has_first = threading.Event()
-
-    def other():
-        with pg.engine.connect() as connection:
-            connection.exec_driver_sql("SET deadlock_timeout = '1h'")
-            connection.exec_driver_sql("UPDATE orders SET name = 'o' WHERE id = 2")
-            has_first.set()
-            connection.exec_driver_sql("UPDATE orders SET name = 'o' WHERE id = 1")
-            connection.commit()
-
-    # The second statement has the first one executed.
-    first = maker.message(1, maker.update(one, one), maker.delete({"id": 3}))
-    for change in changes_of(first):
-        handler.handle(change)
-    thread = threading.Thread(target=other)
-    thread.start()
-    assert has_first.wait(30)
-    with pytest.raises(RetryLater, match="deadlock detected"):
-        apply(handler, maker.message(2, maker.update(two, two)))
-    handler.rollback()
-    thread.join()
-
-
-def test_a_server_that_dies(own_postgres, maker):
-    """While PostgreSQL is down, changes are repeated; then nothing is missing."""
-    with contextlib.closing(Target(own_postgres.url("postgres"))) as target:
-        handler = target.handler(create=True)
-        apply(handler, maker.inserts(1, 1))
-        handler.handle(changes_of(maker.inserts(2, 2, 3))[0])
-        own_postgres.kill()
-        for _ in range(2):
-            with pytest.raises(
-                RetryLater, match=r"postgresql\+psycopg://admin:\*\*\*@"
-            ):
-                apply(handler, maker.inserts(2, 2, 3))
-            handler.rollback()
-        own_postgres.restart()
-        apply(handler, maker.inserts(2, 2, 3))
-        assert list(target.rows()) == [1, 2, 3]
-
-
-def test_rows_of_a_statement(sqlite, maker):
-    """Rows that were changed by a logged statement are not known: rejected."""
-    entry = maker.insert({"id": 1})
-    change = RowChange(event_type=EventType.INSERT, sql="INSERT INTO orders SELECT 1")
-    entry = replace(entry, store_value=encode(change))
-    with pytest.raises(Rejected, match="set binlog_format = ROW"):
-        apply(sqlite.handler(), maker.message(1, entry))
-
-
-def test_decimals_stay_exact(pg):
-    """No digit of a DECIMAL is lost on the way."""
-    maker = Maker(types={"price": "decimal(65,30)"})
-    exact = Decimal("-99999999999999999999999999999999999." + "9" * 30)
-    apply(
-        pg.handler(create=True),
-        maker.message(1, maker.insert({"id": 1, "price": exact})),
-    )
-    assert pg.rows()[1]["price"] == exact
+        apply(sqlite_target.handler(), maker.inserts(1, 1))

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fix_pipeline import DESTINATION
-from fix_source_access import access_of
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 
 from fix_lake import opened
 from fix_mirror import table_on
+from some_settings import settings_for
 
 from canal_server.client.range_client import RangePosition
 from canal_server.errors import SourceError
@@ -24,10 +24,6 @@ from canal_server.mirror.run.progress import Progress
 from canal_server.mirror.run.table_sync import TableSync
 from canal_server.mirror.session.spark_session import table_options
 from canal_server.mirror.settings.mirror_settings import (
-    CanalSettings,
-    LakeSettings,
-    MirrorSettings,
-    SourceSettings,
     TableRule,
 )
 from canal_server.mirror.settings.table_values import TableName
@@ -46,26 +42,12 @@ NAME = TableName("shop", "t")
 WITHOUT_GTIDS = ("--gtid-mode=OFF", "--enforce-gtid-consistency=OFF")
 
 
-def settings_of(
-    pipeline: Pipeline, folder: Path, form: str = "delta"
-) -> MirrorSettings:
-    """Return settings of a mirror of all tables."""
-    return MirrorSettings(
-        name="m",
-        canal=CanalSettings(
-            destination=DESTINATION, servers=f"127.0.0.1:{pipeline.server_port}"
-        ),
-        source=SourceSettings(access=access_of(pipeline.source)),
-        lake=LakeSettings(path=str(folder)),
-        tables=(TableRule(match=r".*\..*", form=form),),
-    )
-
-
 def work_on(
     pipeline: Pipeline, folder: Path, form: str = "delta"
 ) -> tuple[TableSync, States]:
     """Return a table sync for a pipeline's source, and its store."""
-    settings = settings_of(pipeline, folder, form)
+    rule = TableRule(match=r".*\..*", form=form)
+    settings = settings_for(pipeline, folder, tables=(rule,))
     stream = ChangeStream(
         DESTINATION,
         1,
@@ -136,8 +118,8 @@ def test_a_table_without_a_key_that_changes_before_its_moment(
     pipeline.start()
     folder = tmp_path / "lake"
     work, store = work_on(pipeline, folder)
-    channel = Channel(table_options(settings_of(pipeline, folder), name), DESTINATION)
-    position = latest(settings_of(pipeline, folder), channel)
+    channel = Channel(table_options(settings_for(pipeline, folder), name), DESTINATION)
+    position = latest(settings_for(pipeline, folder), channel)
     started = TableState(
         name, f"{database}/t", phase=Phase.COPYING, copy_id="c1", copies=1,
         position=position, columns=columns_at(channel, name, position),

@@ -22,13 +22,13 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pytest.importorskip("yaml", reason="the extra `mirror` is not installed")
 
 import pyarrow.parquet as pq
+from some_settings import settings_of
 
 from canal_server.mirror.copy.copying import Copied, CopyJob, CopyProgress
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.session.slots import Slots
 from canal_server.mirror.session.spark_session import cores_of
 from canal_server.mirror.settings.mirror_settings import (
-    CanalSettings,
     CopySettings,
     LakeSettings,
     MirrorSettings,
@@ -51,14 +51,11 @@ SERIES = (
 )
 
 
-def settings_of(server: Server, lake: Path, **copy: Any) -> MirrorSettings:
+def settings_with(server: Server, lake: Path, **copy: Any) -> MirrorSettings:
     """Return settings of a mirror; `copy` is of its section."""
-    return MirrorSettings(
-        name="m",
-        canal=CanalSettings(destination="d"),
+    return settings_of(
+        lake,
         source=SourceSettings(access=access_of(server)),
-        lake=LakeSettings(path=str(lake)),
-        tables=(),
         copy=CopySettings(**({"connections": 4, "chunk_rows": 100} | copy)),
     )
 
@@ -88,7 +85,7 @@ def test_copy_and_restart(
     spark: Any, mysql_server: Server, table: MirrorTable, tmp_path: Path
 ) -> None:
     """All rows are in the files once; a second run has nothing to do."""
-    settings = settings_of(mysql_server, tmp_path)
+    settings = settings_with(mysql_server, tmp_path)
     progress: list[CopyProgress] = []
     copied = CopyJob(spark, settings, table, "c1", POSITION).run(
         progress.append, Stop()
@@ -139,7 +136,7 @@ def test_killed_workers(
     spark: Any, mysql_server: Server, table: MirrorTable, tmp_path: Path
 ) -> None:
     """Processes killed amid their chunks: every row is in the named files once."""
-    settings = settings_of(mysql_server, tmp_path, rows_per_second=400)
+    settings = settings_with(mysql_server, tmp_path, rows_per_second=400)
     killed: list[int] = []
 
     def on_progress(progress: CopyProgress) -> None:
@@ -157,7 +154,7 @@ def test_stopped(
     spark: Any, mysql_server: Server, table: MirrorTable, tmp_path: Path
 ) -> None:
     """A stop ends the job of Spark; what was copied until then is found again."""
-    settings = settings_of(mysql_server, tmp_path, rows_per_second=40)
+    settings = settings_with(mysql_server, tmp_path, rows_per_second=40)
     stop = Stop()
 
     def on_progress(progress: CopyProgress) -> None:
@@ -168,7 +165,7 @@ def test_stopped(
     with pytest.raises(ConnectionLost, match="interrupted by a stop"):
         job.run(on_progress, stop)
     shown: list[CopyProgress] = []
-    settings = settings_of(mysql_server, tmp_path)
+    settings = settings_with(mysql_server, tmp_path)
     copied = CopyJob(spark, settings, table, "c3", POSITION).run(shown.append, Stop())
     assert 0 < shown[0].chunks_done < shown[0].chunks
     assert ids_in(tmp_path, table, copied) == Counter(range(1, ROWS + 1))
@@ -178,7 +175,7 @@ def test_what_a_task_meets(
     spark: Any, mysql_server: Server, table: MirrorTable, tmp_path: Path
 ) -> None:
     """An error of a task comes as it is, without what Spark says around it."""
-    settings = settings_of(mysql_server, tmp_path)
+    settings = settings_with(mysql_server, tmp_path)
     job = CopyJob(spark, settings, table, "c4", POSITION)
     mysql_server.execute(f"ALTER TABLE {table.source} RENAME COLUMN v TO w")
     with pytest.raises(SourceError, match="Unknown column 'v'") as caught:
@@ -190,7 +187,7 @@ def test_executors_with_a_folder_of_their_own(
     spark: Any, mysql_server: Server, table: MirrorTable, tmp_path: Path
 ) -> None:
     """Tasks that succeed but write elsewhere: the error names the lake's path."""
-    settings = settings_of(mysql_server, tmp_path / "lake", chunk_rows=ROWS)
+    settings = settings_with(mysql_server, tmp_path / "lake", chunk_rows=ROWS)
     job = CopyJob(spark, settings, table, "c6", POSITION)
     theirs = open_folder(LakeSettings(path=str(tmp_path / "theirs")))
     job._task = replace(job._task, folder=theirs, manifests=theirs.below("c6"))
@@ -210,7 +207,7 @@ def test_beside_the_stream(
     the other core is free.
     """
     assert cores_of(spark) == 2
-    settings = settings_of(mysql_server, tmp_path, connections=4)
+    settings = settings_with(mysql_server, tmp_path, connections=4)
     slots = Slots(4, cores=lambda: cores_of(spark), is_followed=lambda: True)
     job = CopyJob(spark, settings, table, "c5", POSITION, slots=slots)
     made: list[Copied] = []

@@ -20,6 +20,7 @@ pytest.importorskip("yaml", reason="the extra `mirror` is not installed")
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from some_settings import settings_for
 
 from canal_server.mirror.copy import keyless_copy
 from canal_server.mirror.copy.copy_files import CopyTask
@@ -28,13 +29,7 @@ from canal_server.mirror.lake.keyless import row_hashes
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.rows.copy_positions import latest
 from canal_server.mirror.session.spark_session import table_options
-from canal_server.mirror.settings.mirror_settings import (
-    CanalSettings,
-    CopySettings,
-    LakeSettings,
-    MirrorSettings,
-    SourceSettings,
-)
+from canal_server.mirror.settings.mirror_settings import CopySettings, LakeSettings
 from canal_server.spark.columns.spark_schema import packed_schema
 from canal_server.spark.options.offsets import version_of
 from canal_server.spark.options.servers import Channel
@@ -61,15 +56,7 @@ class Copies:
         self.source, self.schema = pipeline.source, pipeline.schema
         self.source.execute(f"CREATE TABLE {self.schema}.t (a INT, b VARCHAR(20))")
         self.table = table_on(self.source, self.schema, "t")
-        self.settings = MirrorSettings(
-            name="m",
-            canal=CanalSettings(
-                destination=DESTINATION, servers=f"127.0.0.1:{pipeline.server_port}"
-            ),
-            source=SourceSettings(access=access_of(self.source)),
-            lake=LakeSettings(path=str(lake)),
-            tables=(),
-        )
+        self.settings = settings_for(pipeline, lake)
         self.folder = open_folder(LakeSettings(path=str(lake / "t")))
         self.manifests = open_folder(LakeSettings(path=str(lake / "m")))
 

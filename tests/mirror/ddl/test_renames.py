@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 from fix_pipeline import DESTINATION
-from fix_source_access import access_of
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
+
+from some_settings import settings_for
 
 from canal_server.mirror.ddl.renames import (
     hidden_columns,
@@ -23,10 +24,6 @@ from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.run.progress import Progress
 from canal_server.mirror.run.table_sync import TableSync
 from canal_server.mirror.settings.mirror_settings import (
-    CanalSettings,
-    LakeSettings,
-    MirrorSettings,
-    SourceSettings,
     TableRule,
 )
 from canal_server.mirror.settings.table_values import Mask, TableName
@@ -147,15 +144,7 @@ def sync(source_server, database, make_pipeline, tmp_path):
     name = TableName(database, "t")
 
     def bring(state: TableState, *known: TableState, **changes) -> TableState | None:
-        settings = MirrorSettings(
-            name="m",
-            canal=CanalSettings(
-                destination=DESTINATION, servers=f"127.0.0.1:{pipeline.server_port}"
-            ),
-            source=SourceSettings(access=access_of(source_server)),
-            lake=LakeSettings(path=str(tmp_path / "lake")),
-            tables=(rule(**changes),),
-        )
+        settings = settings_for(pipeline, tmp_path / "lake", tables=(rule(**changes),))
         store = States(open_folder(settings.lake, settings.folder))
         stream = ChangeStream(
             DESTINATION, 1, parts_max=1, on_statement=print, on_leave=print,

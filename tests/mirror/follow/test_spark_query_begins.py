@@ -16,30 +16,16 @@ from py4j.java_gateway import (  # type: ignore[import-untyped]
     JavaGateway,
 )
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+from some_settings import settings_of
 
 from canal_server.errors import CanalError
 from canal_server.mirror.follow.spark_query import Query
-from canal_server.mirror.settings.mirror_settings import (
-    CanalSettings,
-    LakeSettings,
-    MirrorSettings,
-    SourceSettings,
-)
-from canal_server.mysql.source_settings import Access, Address, Credentials
 from canal_server.runtime.lifecycle import Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SETTINGS = MirrorSettings(
-    name="m",
-    canal=CanalSettings(destination="d"),
-    source=SourceSettings(
-        access=Access(address=Address("h"), credentials=Credentials("u", ""))
-    ),
-    lake=LakeSettings(path="/lake"),
-    tables=(),
-)
+SETTINGS = settings_of("/lake")
 
 
 class Session:

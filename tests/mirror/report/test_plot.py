@@ -10,37 +10,20 @@ import pytest
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
+from some_settings import settings_of
+
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.report.plot import Plot, plot
-from canal_server.mirror.settings.mirror_settings import (
-    CanalSettings,
-    LakeSettings,
-    MirrorSettings,
-    SourceSettings,
-)
 from canal_server.mirror.state.run_history import Batch, History
-from canal_server.mysql.source_settings import Access, Address, Credentials
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-ACCESS = Access(address=Address("127.0.0.1", 1), credentials=Credentials("u", "p"))
 BEGIN_MS = 1_800_000_000_000
 BATCHES = tuple(
     Batch(BEGIN_MS + 1000 * n, n, rows=100 * n, seconds=1.0, delay_ms=500 + n)
     for n in range(1, 101)
 )
-
-
-def settings_of(lake: Path) -> MirrorSettings:
-    """Return settings of which the lake counts."""
-    return MirrorSettings(
-        name="m",
-        canal=CanalSettings(destination="d"),
-        source=SourceSettings(access=ACCESS),
-        lake=LakeSettings(path=str(lake)),
-        tables=(),
-    )
 
 
 def test_slices() -> None:

@@ -20,15 +20,11 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pytest.importorskip("yaml", reason="the extra `mirror` is not installed")
 
 import pyarrow as pa
+from some_settings import settings_for
 
 from canal_server.mirror.rows.copy_positions import start_position
 from canal_server.mirror.session.spark_session import table_options
-from canal_server.mirror.settings.mirror_settings import (
-    CanalSettings,
-    LakeSettings,
-    MirrorSettings,
-    SourceSettings,
-)
+from canal_server.mirror.settings.mirror_settings import SourceSettings
 from canal_server.mirror.settings.table_values import TableName
 from canal_server.spark.columns.spark_schema import packed_schema
 from canal_server.spark.options.offsets import version_of
@@ -76,17 +72,13 @@ class CopyScene:
         self, pipeline: Pipeline, source: Server, replica: Server | None = None
     ) -> None:
         self.source = source
-        self.settings = MirrorSettings(
-            name="m",
-            canal=CanalSettings(
-                destination=DESTINATION, servers=f"127.0.0.1:{pipeline.server_port}"
-            ),
+        self.settings = settings_for(
+            pipeline,
+            "unused",
             source=SourceSettings(
                 access=access_of(source),
                 replica=None if replica is None else access_of(replica),
             ),
-            lake=LakeSettings(path="unused"),
-            tables=(),
         )
         self.options = table_options(self.settings, TableName(pipeline.schema, "t"))
         self.channel = Channel(self.options, DESTINATION)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from fix_spark import java_home, spark_environ
@@ -12,30 +13,19 @@ from fix_spark import java_home, spark_environ
 pytest.importorskip("pyspark", reason="the extra `mirror` is not installed")
 
 from pyspark.sql import SparkSession
+from some_settings import settings_of
 
 from canal_server.errors import CanalError, ConfigError
 from canal_server.mirror.session.spark_session import open_session, stop_and_log
-from canal_server.mirror.settings.mirror_settings import (
-    CanalSettings,
-    LakeSettings,
-    MirrorSettings,
-    SourceSettings,
-)
-from canal_server.mysql.source_settings import Access, Address, Credentials
+
+if TYPE_CHECKING:
+    from canal_server.mirror.settings.mirror_settings import MirrorSettings
 
 
 def settings_with(**spark: str) -> MirrorSettings:
     """Return settings of a mirror with some for Spark."""
-    return MirrorSettings(
-        name="m",
-        canal=CanalSettings(destination="d"),
-        source=SourceSettings(
-            access=Access(address=Address("h"), credentials=Credentials("u", ""))
-        ),
-        lake=LakeSettings(path="/lake"),
-        tables=(),
-        spark={name.replace("_", "."): value for name, value in spark.items()},
-    )
+    named = {name.replace("_", "."): value for name, value in spark.items()}
+    return settings_of("/lake", spark=named)
 
 
 def test_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

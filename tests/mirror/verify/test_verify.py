@@ -7,22 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fix_pipeline import DESTINATION
-from fix_source_access import access_of
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 
 from deltalake import DeltaTable
+from some_settings import settings_for
 
 from canal_server.client.range_client import RangedClient
 from canal_server.mirror.copy.copying import CopyJob
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.settings.mirror_settings import (
-    CanalSettings,
     CopySettings,
-    LakeSettings,
-    MirrorSettings,
-    SourceSettings,
     TableRule,
 )
 from canal_server.mirror.settings.table_values import Mask, TableName
@@ -61,13 +57,9 @@ class Mirrored:
         self.source = pipeline.source
         self.schema = pipeline.schema
         self.port = pipeline.server_port
-        self.settings = MirrorSettings(
-            name="m",
-            canal=CanalSettings(
-                destination=DESTINATION, servers=f"127.0.0.1:{self.port}"
-            ),
-            source=SourceSettings(access=access_of(self.source)),
-            lake=LakeSettings(path=str(lake)),
+        self.settings = settings_for(
+            pipeline,
+            lake,
             tables=(
                 TableRule(
                     match=rf"{pipeline.schema}\..*",

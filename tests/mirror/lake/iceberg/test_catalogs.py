@@ -16,17 +16,13 @@ from fix_lake import COPY, filled, in_order, lake_rows, lake_table, random_table
 from fix_s3 import staged
 from pyiceberg.catalog import load_catalog
 from servers import free_port
+from some_settings import settings_of
 
 from canal_server.errors import LakeError
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.lake.lake_table import RowTable
 from canal_server.mirror.lake.steps import AddColumn
-from canal_server.mirror.settings.mirror_settings import (
-    CanalSettings,
-    LakeSettings,
-    MirrorSettings,
-    SourceSettings,
-)
+from canal_server.mirror.settings.mirror_settings import LakeSettings
 from canal_server.mirror.state.lake_tables import (
     Applied,
     LakeTable,
@@ -34,7 +30,6 @@ from canal_server.mirror.state.lake_tables import (
     move_table,
     open_table,
 )
-from canal_server.mysql.source_settings import Access, Address, Credentials
 
 if TYPE_CHECKING:
     import random
@@ -52,19 +47,6 @@ pytestmark = [
 ]
 
 PLAIN = lake_table([("id", "int"), ("v", "varchar(20)")], ("id",), form="iceberg")
-
-
-def settings_of(lake: LakeSettings) -> MirrorSettings:
-    """Return the settings of a mirror with this lake."""
-    return MirrorSettings(
-        name="shop",
-        canal=CanalSettings(destination="shop"),
-        source=SourceSettings(
-            access=Access(address=Address("h", 1), credentials=Credentials("u", "p"))
-        ),
-        lake=lake,
-        tables=(),
-    )
 
 
 def opened(lake: LakeSettings, rows: LakeRows) -> LakeTable:

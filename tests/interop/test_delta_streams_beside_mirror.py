@@ -317,9 +317,14 @@ STEPS = (
     Step("gh-ost", swap, interrupts=("orders",)),
     Step("the server is killed", kill_server),
     Step(
-        "a generated column",
+        "a generated column that the mirror computes",
+        of_orders("ALTER TABLE orders ADD COLUMN twice BIGINT AS (n * 2) STORED"),
+        interrupts=("orders",),
+    ),
+    Step(
+        "a generated column that is copied",
         of_orders(
-            "ALTER TABLE orders ADD COLUMN twice BIGINT AS (n * 2) STORED",
+            "ALTER TABLE orders ADD COLUMN code VARCHAR(20) AS (HEX(n)) STORED",
             copies=True,
         ),
         is_beside=False,

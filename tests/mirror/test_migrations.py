@@ -222,6 +222,31 @@ def test_ones_own_script(orders: Any) -> None:
     assert log.count("copied,") == 2  # orders and orders_next, at first
 
 
+def test_a_new_name_while_the_mirror_is_stopped(orders: Any) -> None:
+    """The table continues under it, with what was changed before and afterwards."""
+    before = id_of(orders, "orders")
+    orders.stop()
+    run(
+        orders,
+        "UPDATE orders SET n = 99 WHERE id = 5",
+        "RENAME TABLE orders TO purchases",
+        "DELETE FROM purchases WHERE id = 6",
+        TABLE.format("other"),
+        "INSERT INTO other VALUES (1, 2, 'new')",
+    )
+    orders.start(wait=False)
+    orders.agree(purchases=("id",), other=("id",))
+    assert id_of(orders, "purchases") == before
+    orders.wait_for(
+        lambda: not (orders.path / orders.pipeline.schema / "orders").exists(),
+        "the end of the old name",
+    )
+    log = log_of(orders)
+    print(log)
+    assert log.count("copied,") == 1  # the new one
+    assert "copied again" not in log
+
+
 def test_partitions(mirror: Any, form: str) -> None:
     """Rows of partitions that are dropped or emptied are deleted, nothing is copied.
 

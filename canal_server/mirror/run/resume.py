@@ -20,6 +20,7 @@ from canal_server.mirror.follow.leaving import (
 from canal_server.mirror.follow.source_columns import columns_at
 from canal_server.mirror.follow.stream_start import identity_of
 from canal_server.mirror.rows.chunks import quoted
+from canal_server.mirror.rows.copy_positions import latest
 from canal_server.mirror.run.requests import stopped_message
 from canal_server.mirror.session.spark_session import table_options
 from canal_server.mirror.settings import selected_tables
@@ -32,6 +33,7 @@ from canal_server.mirror.state.state import Phase, TableState
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
 from canal_server.mysql.server_errors import account_text
+from canal_server.spark.options.offsets import version_of
 from canal_server.spark.options.servers import Channel
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ LEFT_OUT: Final = (
     "left out by its name, as a table of an online schema change (migration_tables: "
     "mirror in the rule mirrors it)"
 )
+MISSING: Final = "the source no longer has this table"
 SPARSE: Final = ("MINIMAL", "NOBLOB")
 
 
@@ -64,6 +67,7 @@ class Selected:
     is_mariadb: bool = False
     source: str = ""  # the database's identity
     hidden_keys: tuple[HiddenKey, ...] = ()  # whose changes no event shows
+    end: int = 0  # position number of the binlog's end, if known tables are missing
 
 
 def look(settings: MirrorSettings, known: Known, stop: Stop) -> Selected:
@@ -94,9 +98,9 @@ def look(settings: MirrorSettings, known: Known, stop: Stop) -> Selected:
                 f"{earlier}; {problem.text}" if earlier else problem.text
             )
     names = [each.table.source for each in found.tables] + list(stopped)
-    hidden = _hidden(settings, known, set(names))
+    hidden, end = _missing(settings, known, set(names))
     identity = identity_of(info)
-    return Selected((*names, *hidden), stopped, is_mariadb, identity, keys)
+    return Selected((*names, *hidden), stopped, is_mariadb, identity, keys, end)
 
 
 def _in_use(settings: MirrorSettings, known: Known) -> Iterator[TableRule]:
@@ -111,10 +115,13 @@ def _in_use(settings: MirrorSettings, known: Known) -> Iterator[TableRule]:
             yield rule
 
 
-def _hidden(
+def _missing(
     settings: MirrorSettings, known: Known, found: set[TableName]
-) -> list[TableName]:
-    """Return tables that canal-server still reads but the account does not see."""
+) -> tuple[list[TableName], int]:
+    """Return tables that canal-server still reads but the account does not see.
+
+    Also, if any table is missing, the position number at which the binlog ends now.
+    """
     missing = [
         name
         for name, state in known.items()
@@ -122,10 +129,11 @@ def _hidden(
         if settings.rule_of(name) is not None
     ]
     if not missing:
-        return []
+        return [], 0
     channel = Channel(table_options(settings, missing[0]), settings.canal.destination)
     try:
         hidden = [name for name in missing if columns_at(channel, name, None)]
+        end = version_of(latest(settings, channel))
     finally:
         channel.close()
     user = settings.source.access.credentials.user
@@ -133,7 +141,7 @@ def _hidden(
         mirror_table_messages.MIRROR_TABLE_GRANT_MISSING.log(
             log, name, user, ".".join(map(quoted, name)), account_text(user)
         )
-    return hidden
+    return hidden, end
 
 
 def binlog_problems(info: ServerInfo) -> Iterator[str]:
@@ -177,18 +185,23 @@ class Resume:
         self._join = join
 
     def states(self, selected: Selected, known: Known) -> dict[TableName, TableState]:
-        """Return the new states of all tables, which are stored. Raises LakeError."""
+        """Return the new states of all tables, which are stored. Raises LakeError.
+
+        A table that the source no longer has follows the stream up to the statement
+        that ended it, as another table may get its rows.
+        """
         states = dict(known)
         for name in selected.names:
             state = states.get(name) or new_state(self._settings, name)
             states[name] = self._resumed(state, selected.stopped.get(name, ""))
         for name in states.keys() - set(selected.names):
             state = states[name]
-            if state.phase is Phase.FOLLOWING and self._settings.is_shadow(name):
-                # Up to the statement that ended it, as another table gets its rows.
-                states[name] = self._resumed(state, "")
-            else:
-                states[name] = self._not_selected(state)
+            if state.phase is Phase.FOLLOWING and self._settings.rule_of(name):
+                state = self._resumed(state, "")
+                if state.phase is Phase.FOLLOWING:
+                    states[name] = state
+                    continue
+            states[name] = self._not_selected(state)
         return states
 
     def _resumed(self, state: TableState, problem: str) -> TableState:
@@ -238,7 +251,7 @@ class Resume:
         if state.phase in (Phase.DROPPED, Phase.STOPPED):
             return state
         why = (
-            "the source no longer has this table"
+            MISSING
             if self._settings.rule_of(state.source)
             else "the settings no longer select it"
         )

@@ -287,6 +287,7 @@ class Mirror:
             try:
                 self._tables.accept_requests(self._stream)
                 self._tables.check_recreated()
+                self._tables.check_missing(self._stream)
                 self._check_xa()
                 self._keys.poll()
                 self._partitions.poll()
@@ -379,7 +380,13 @@ class Mirror:
                 self._stream.join(follower)
 
         resuming = Resume(self._settings, self._store, join)
-        self._tables.resume(resuming.states(selected, self._store.read_all()))
+        states = resuming.states(selected, self._store.read_all())
+        missing = [
+            name
+            for name in states.keys() - set(selected.names)
+            if states[name].phase is Phase.FOLLOWING
+        ]
+        self._tables.resume(states, missing, selected.end)
 
     def _batch_applied(self, report: BatchReport) -> None:
         """Store what a batch changed, before Spark records the batch as done."""

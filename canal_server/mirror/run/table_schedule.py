@@ -31,7 +31,7 @@ from canal_server.mirror.follow.table_faults import TableFaultError, fault_of
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.run import pauses, replacements
 from canal_server.mirror.run.requests import stopped_message
-from canal_server.mirror.run.resume import new_state
+from canal_server.mirror.run.resume import MISSING, new_state
 from canal_server.mirror.session.spark_session import in_settings
 from canal_server.mirror.settings import selected_tables
 from canal_server.mirror.state.lake_tables import OtherCopyError, UnusableTableError
@@ -39,7 +39,7 @@ from canal_server.mirror.state.state import PENDING, Phase, TablesNow
 from canal_server.runtime.backoff import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import Executor, Future
 
     from canal_server.mirror.copy.copy_watch import CopyWatch
@@ -96,11 +96,30 @@ class TableSchedule:
         self._at_work: dict[TableName, Future[None]] = {}
         self._later: dict[TableName, tuple[float, Backoff]] = {}
         self._unusable: Counter[TableName] = Counter()  # failures in a row
+        # Tables that the source has lost since the last run, and those that it has got.
+        self._missing: set[TableName] = set()
+        self._new: set[TableName] = set()
+        self._end = 0
 
-    def resume(self, states: Mapping[TableName, TableState]) -> None:
-        """Continue from the stored states of all tables."""
+    def resume(
+        self,
+        states: Mapping[TableName, TableState],
+        missing: Iterable[TableName] = (),
+        end: int = 0,
+    ) -> None:
+        """Continue from the stored states of all tables.
+
+        `missing` follow the stream, though the source no longer has them. The statement
+        that ended one is before `end`, the position number of the binlog's end.
+        """
         with self._guard:
             self._states = dict(states)
+            self._missing, self._end = set(missing), end
+            self._new = {
+                name
+                for name, state in states.items()
+                if self._missing and state.phase is Phase.WAITING and not state.copy_id
+            }
 
     def known(self) -> list[TableState]:
         """Return the states of all tables, running work as of its start."""
@@ -158,8 +177,17 @@ class TableSchedule:
     def _waits(self, state: TableState) -> bool:
         """Check whether a table waits for others, because tables were renamed."""
         return (
-            state.origin is not None and state.origin.source in self._at_work
-        ) or replacements.is_blocked(state, self._states, self._reached())
+            (state.origin is not None and state.origin.source in self._at_work)
+            or self._may_be_renamed(state)
+            or replacements.is_blocked(state, self._states, self._reached())
+        )
+
+    def _may_be_renamed(self, state: TableState) -> bool:
+        """Check whether a new table may be one that the source no longer has.
+
+        The stream has not reached the statement that would say so.
+        """
+        return bool(self._missing) and state.source in self._new and not state.origin
 
     def _remove_shadows(self) -> None:
         """Remove what is left of schema changes that have ended.
@@ -292,6 +320,26 @@ class TableSchedule:
             for name in there:  # whose state could not be stored
                 self._dropped.add(name)
 
+    def check_missing(self, stream: ChangeStream) -> None:
+        """Drop tables that the source no longer has, if the stream does not say so."""
+        with self._guard:
+            reached, left = self._reached(), set()
+            for name in self._missing:
+                state = self._states.get(name)
+                if state is None or (
+                    state.phase is not Phase.FOLLOWING and state.ended <= reached
+                ):
+                    left.add(name)  # the batch is stored: new tables know of it
+            self._missing -= left
+            unlogged = set(self._missing) if reached >= self._end else set()
+        if not unlogged:
+            return
+        with stream.joining, self._guard:
+            for name in unlogged:
+                if stream.leave(name) is not None:
+                    self.on_leave(name, TableDroppedError(MISSING))
+            self._missing -= unlogged
+
     # --------------------------------------------------------------------------------
     # Callbacks of the stream; called in Spark's thread during a batch
     # --------------------------------------------------------------------------------
@@ -303,10 +351,12 @@ class TableSchedule:
         name = item.table
         with self._guard:
             state = self._states.get(name)
-            if state is not None and state.phase is not Phase.DROPPED:
+            is_new = state is not None and self._may_be_renamed(state)
+            if state is not None and state.phase is not Phase.DROPPED and not is_new:
                 return
             if (
-                self._settings.is_shadow(name)
+                not is_new
+                and self._settings.is_shadow(name)
                 and not self._is_needed(name)
                 and creates_empty(item.sql, name)
             ):
@@ -323,6 +373,8 @@ class TableSchedule:
                     f"it was {origin.source} before",
                     replacements.RENAME_S,
                 )
+            elif is_new:
+                return  # it waits for the end of others, and is copied then
             elif state is None:
                 log.info("%s: new table", name)
                 state = new_state(self._settings, name)

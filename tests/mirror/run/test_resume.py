@@ -94,6 +94,25 @@ def test_each_goes_on_where_it_was(tmp_path) -> None:
     assert [state.source for state in joined] == [T]
 
 
+def test_one_that_the_source_no_longer_has(tmp_path) -> None:
+    """It follows the stream to the statement that ended it; its copy is not made."""
+    settings = settings_in(tmp_path, r"match: shop\..*")
+    joined: list[TableState] = []
+    found = resumed(
+        settings,
+        Selected((V,)),
+        copied(settings, T, Phase.FOLLOWING),
+        replace(copied(settings, U, Phase.FOLLOWING), copy_id="c2"),
+        join=joined.append,
+    )
+    assert found == {
+        T: (Phase.FOLLOWING, ""),
+        U: (Phase.DROPPED, "the source no longer has this table"),
+        V: (Phase.WAITING, ""),
+    }
+    assert [state.source for state in joined] == [T]
+
+
 def test_one_in_a_folder_of_an_earlier_version(tmp_path) -> None:
     """A table whose folder has letters beyond ASCII follows on, and is not copied."""
     rule = r"match: 'shop\..*', deletes: soft, masks: {mail: 'null'}"
@@ -262,6 +281,8 @@ def test_an_account_that_does_not_see_a_table(
     }
     found = look(settings, known, Stop())
     assert found.names == (names[1], names[0])
+    assert found.end > 0  # one of them is dropped
+    assert look(settings, {names[1]: known[names[1]]}, Stop()).end == 0
     assert f"{names[0]}: account blind no longer sees it" in caplog.text
     assert "have an administrator run: GRANT SELECT ON `" in caplog.text
 

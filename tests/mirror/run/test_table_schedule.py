@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -100,15 +101,18 @@ class Scene:
     def __post_init__(self) -> None:
         self.restart()
 
-    def restart(self) -> None:
-        """Begin with what the lake has, as another process does."""
+    def restart(self, missing: tuple[TableName, ...] = (), end: int = 0) -> None:
+        """Begin with what the lake has, as another process does.
+
+        `missing`: tables that the source no longer has, at the binlog's end.
+        """
         self.pool = Pool()
         self.schedule = TableSchedule(
             self.settings, self.store, self.progress, self.dropped,
             now=lambda: self.now_s, wall=lambda: self.now_s,
             reached=lambda: self.reached,
         )  # fmt: skip
-        self.schedule.resume(self.store.read_all())
+        self.schedule.resume(self.store.read_all(), missing, end)
 
     def given(self, *states: TableState) -> None:
         """Begin with these tables instead."""
@@ -486,6 +490,65 @@ def test_a_table_with_a_new_name(scene: Scene) -> None:
     assert scene.stored(NEWER).origin == Origin(
         C, item.seq, RangePosition(1, "b.000001", 90)
     )
+
+
+@pytest.fixture
+def renamed(scene: Scene) -> Scene:
+    """Give a schedule that starts after a table got a new name, not yet in the stream.
+
+    Another table was copied before.
+    """
+    scene.given(
+        TableState(C, "a/c", Phase.FOLLOWING, "c1"),
+        TableState(NEWER, "x", Phase.WAITING),
+        TableState(D, "b/d", Phase.WAITING, "c2"),
+    )
+    scene.restart(missing=(C,), end=version(1, "b.000001", 100))
+    return scene
+
+
+def test_a_new_name_while_the_mirror_was_stopped(renamed: Scene) -> None:
+    """The new table waits for the stream, and is the old one; others do not wait."""
+    assert renamed.started() == [D]
+    item = renames((C, NEWER), of=NEWER)
+    renamed.schedule.on_statement(item)
+    renamed.schedule.on_leave(C, TableDroppedError("renamed", item.seq))
+    renamed.schedule.check_missing(renamed.stream)
+    renamed.now_s += 5
+    assert renamed.started() == [NEWER]
+    origin = renamed.stored(NEWER).origin
+    assert origin is not None
+    assert origin.source == C
+
+
+def test_a_new_table_beside_one_that_was_dropped(renamed: Scene) -> None:
+    """It waits until the batch is stored that ended the other one, and is copied."""
+    seq = version(1, "b.000001", 4)
+    renamed.schedule.on_statement(replace(created(NEWER), seq=seq - 1))
+    renamed.schedule.on_leave(C, TableDroppedError("dropped", seq))
+    renamed.schedule.check_missing(renamed.stream)
+    assert renamed.started() == [D]
+    renamed.reached = seq
+    renamed.schedule.check_missing(renamed.stream)
+    assert renamed.started() == [NEWER]
+    assert renamed.stored(NEWER).origin is None
+
+
+def test_a_table_that_was_dropped_without_a_statement(renamed: Scene, caplog) -> None:
+    """It is dropped when the stream has passed where the binlog ended at the start."""
+    follower: Any = SimpleNamespace(table=SimpleNamespace(source=C))
+    with renamed.stream.joining:
+        renamed.stream.join(follower)
+    renamed.reached = version(1, "b.000001", 99)
+    renamed.schedule.check_missing(renamed.stream)
+    assert renamed.stored(C).phase is Phase.FOLLOWING
+    renamed.reached = version(1, "b.000001", 100)
+    renamed.schedule.check_missing(renamed.stream)
+    why = "the source no longer has this table"
+    assert renamed.phases()[C] == (Phase.DROPPED, why)
+    assert why in caplog.text
+    assert list(renamed.stream.tables) == []
+    assert renamed.started() == [NEWER, D]
 
 
 def test_a_requested_copy_is_one_of_the_source(scene: Scene) -> None:

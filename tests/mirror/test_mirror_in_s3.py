@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fix_interop import SWITCH
-from fix_mirror_process import PATIENCE_S
 from fix_mounts import mounted
 from fix_random import longer
-from fix_s3 import BUCKET
 from mirror_scene import MirrorScene
+from mirror_stores import in_store, start
 from mirror_writes import MirrorLoad
 from small_disk import full
 
@@ -40,59 +39,20 @@ pytestmark = [
 ]
 
 SCHEMA = "shop"
-NAME = "lake-of-the-mirror"
-# Of a request, so that a store that does not answer is noticed at once.
-FAST = {"max_retries": "1", "retry_timeout": "4s", "timeout": "4s"}
 KILLS = ("mirror", "server", "jvm")
-REFUSED = "this mirror is already running"
 
 
 @pytest.fixture(params=["delta", "iceberg"])
-def form(request: pytest.FixtureRequest) -> str:
-    """Return the format of the lake."""
-    if request.param == "iceberg":
-        reason = "the extra `iceberg` is not installed"
-        pytest.importorskip("pyiceberg", reason=reason)
-    return str(request.param)
-
-
-def in_store(
-    mirror: MirrorProcess, server: S3Process, objects: Path, folder: Path, form: str
-) -> None:
-    """Let a mirror write into a bucket; its objects are files, which tests read.
-
-    The versions of Iceberg tables are in a catalog in SQLite.
-    """
-    store = server.store.lake(NAME, **FAST)
-    mirror.settings["lake"] = {
-        "path": store.path,
-        "storage_options": dict(store.storage_options),
-        "format": form,
-    }
-    if form == "iceberg":
-        uri = f"sqlite:///{folder / 'catalog.db'}"
-        mirror.settings["lake"]["catalog"] = {"type": "sql", "uri": uri}
-    mirror.settings["checkpoint"] = str(folder / "checkpoint")
-    mirror.path = objects / BUCKET / NAME
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """Return the catalog of Iceberg tables, in SQLite; none for Delta tables."""
+    if request.param == "delta":
+        return {}
+    pytest.importorskip("pyiceberg", reason="the extra `iceberg` is not installed")
+    return {"type": "sql", "uri": f"sqlite:///{tmp_path / 'catalog.db'}"}
 
 
 def _has_written(load: MirrorLoad, commits: int) -> bool:
     return load.commits >= commits
-
-
-def start(mirror: MirrorProcess) -> None:
-    """Start a mirror as a supervisor does: again, while the old lease lasts."""
-    give_up_at = time.monotonic() + PATIENCE_S
-    while True:
-        mirror.start(wait=False)
-        process = mirror.process
-        assert process is not None
-        text = f"{REFUSED}|follow(s|ing) the stream|nothing to do"
-        if REFUSED not in process.wait_for_log(text, PATIENCE_S):
-            return
-        process.wait(PATIENCE_S)
-        mirror.process = None
-        assert time.monotonic() < give_up_at, "the lease does not expire"
 
 
 @pytest.fixture
@@ -104,12 +64,16 @@ def shop(own_server: Any, make_mirror: MakeMirror) -> MirrorProcess:
 
 
 def test_killed(
-    shop: Any, own_s3: OwnS3, rng: random.Random, tmp_path: Path, form: str
+    shop: Any,
+    own_s3: OwnS3,
+    rng: random.Random,
+    tmp_path: Path,
+    catalog: dict[str, str],
 ) -> None:
     """The mirror and the store, at random moments, while tables of all types change."""
     objects = tmp_path / "objects"
     server, mirror = own_s3(objects), shop
-    in_store(mirror, server, objects, tmp_path, form)
+    in_store(mirror, server, objects, tmp_path, catalog)
     mirror.settings["copy"] = {"chunk_rows": 100}
     mirror.settings["stream"] |= {"max_rows": 500, "min_partition_rows": 50}
     load = MirrorLoad(mirror.source, SCHEMA, rng, statements=0.005)
@@ -139,7 +103,9 @@ def test_killed(
     mirror.stop()
 
 
-def test_a_full_bucket(shop: Any, own_s3: OwnS3, tmp_path: Path, form: str) -> None:
+def test_a_full_bucket(
+    shop: Any, own_s3: OwnS3, tmp_path: Path, catalog: dict[str, str]
+) -> None:
     """Changes wait, the log says why, and each is there once when there is room.
 
     Also if the mirror is killed in the meantime.
@@ -147,7 +113,7 @@ def test_a_full_bucket(shop: Any, own_s3: OwnS3, tmp_path: Path, form: str) -> N
     mirror = shop
     with mounted(tmp_path / "disk", "size=64m") as disk:
         server = own_s3(disk)
-        in_store(mirror, server, disk, tmp_path, form)
+        in_store(mirror, server, disk, tmp_path, catalog)
         mirror.source.execute(
             f"CREATE TABLE {SCHEMA}.t (id INT PRIMARY KEY, v VARCHAR(20))",
             f"CREATE TABLE {SCHEMA}.keyless (n INT)",

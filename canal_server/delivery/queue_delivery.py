@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.config.queue_section import CLIENT_ID
 from canal_server.config.schema import BatchMode, ServerMode
-from canal_server.delivery.queue_kinds import KafkaKind, kind_of
+from canal_server.delivery.queue_kinds import KafkaKind, check_producer, kind_of
 from canal_server.delivery.queue_worker import QueueWorker, WorkerLimits
 from canal_server.delivery.stored_position import continue_at_stored
 from canal_server.delivery.too_large_note import note_message
 from canal_server.delivery.transaction_worker import RoomInRing, TransactionWorker
-from canal_server.errors import ConfigError
+from canal_server.errors import CanalError, ConfigError
 from canal_server.model.identity import ClientIdentity
 from canal_server.queues.message_form import MessageForm
 from canal_server.queues.routing import Router
@@ -319,12 +319,17 @@ def check_routing(instance: InstanceConfig, queue: QueueConfig) -> None:
 def check_deliverable(instances: Sequence[InstanceConfig], queue: QueueConfig) -> None:
     """Raise ConfigError, with all problems, for what cannot be delivered as set."""
     problems: list[str] = []
+    checks: list[Callable[[], object]] = [partial(check_producer, queue)]
     for each in instances:
-        for check in (check_routing, stored_positions):
-            try:
-                check(each, queue)
-            except ConfigError as error:
-                problems += error.problems
+        checks.append(partial(check_routing, each, queue))
+        checks.append(partial(stored_positions, each, queue))
+    for check in checks:
+        try:
+            check()
+        except ConfigError as error:
+            problems += error.problems
+        except CanalError:
+            pass  # no library; whoever needs it says so
     if problems:
         # What is wrong with the producer is so for each destination.
         raise ConfigError(list(dict.fromkeys(problems)))

@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.config.schema import MessageKeys, ServerMode
-from canal_server.errors import ConfigError
+from canal_server.errors import CanalError, ConfigError
 from canal_server.queues.producers.kafka_admin import CLEANUP, COMPACT, TopicCreation
 from canal_server.queues.producers.kafka_producer import KafkaProducer
 from canal_server.queues.producers.kafka_refusals import Refusals
@@ -14,6 +14,8 @@ from canal_server.queues.producers.kafka_rights import TransactionRights
 from canal_server.queues.producers.kafka_settings import (
     SERVERS_KEY,
     SettingRefusedError,
+    WrongSettingsError,
+    is_of_one,
     librdkafka_settings,
     refused_setting,
 )
@@ -73,14 +75,21 @@ def purpose_of(queue: QueueConfig) -> str:
     return f"canal.serverMode = {queue.mode.value}"
 
 
+def check_producer(queue: QueueConfig) -> None:
+    """Raise ConfigError for settings with which there is no producer."""
+    if queue.mode is not ServerMode.TCP:
+        kind_of(queue).producer(None).close(0.0)
+
+
 @contextlib.contextmanager
 def located(queue: QueueConfig) -> Iterator[None]:
     """Have problems of a producer's settings name the file and the key of each."""
     try:
         yield
     except SettingRefusedError as error:
-        problem = refused_setting(error.text, dict(queue.properties))
-        raise ConfigError([_located(queue, problem)]) from None
+        given = dict(queue.properties)
+        problems = [_located(queue, refused_setting(e, given)) for e in error.texts]
+        raise ConfigError(problems) from None
     except ConfigError as error:
         problems = [_located(queue, each) for each in error.problems]
         raise ConfigError(problems, error.warnings) from None
@@ -105,10 +114,24 @@ class KafkaKind:
         """Read the settings. Raises ConfigError."""
         self._queue = queue
         with located(queue):
-            self._settings = librdkafka_settings(dict(queue.properties))
+            try:
+                self._settings = librdkafka_settings(dict(queue.properties))
+            except WrongSettingsError as error:
+                raise ConfigError([*error.problems, *self._refused(error)]) from None
         self.servers = self._settings[SERVERS_KEY]
         kib = int(self._settings.get(_BUFFER, IN_FLIGHT_BYTES // _KIB))
         self.in_flight_bytes = kib * _KIB
+
+    def _refused(self, error: WrongSettingsError) -> list[str]:
+        """Return what librdkafka refuses of those settings that it would get."""
+        given = dict(self._queue.properties)
+        try:
+            KafkaProducer({SERVERS_KEY: "", **error.others})
+        except SettingRefusedError as refused:
+            return [refused_setting(e, given) for e in refused.texts if is_of_one(e)]
+        except CanalError:
+            pass  # it is not installed
+        return []
 
     def producer(self, router: Router | None) -> KafkaProducer:
         """Return a producer. Raises CanalError."""

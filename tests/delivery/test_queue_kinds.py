@@ -51,6 +51,30 @@ def test_settings_of_kafka(
     assert found.startswith(f"CONF/canal.properties: {problem}")
 
 
+def test_all_wrong_settings_of_kafka(problems: Callable[..., list[str]]) -> None:
+    """Each is named, whether librdkafka refuses it or the server does."""
+    pytest.importorskip("confluent_kafka", reason="no extra `kafka`")
+    found = problems(
+        SERVERS,
+        "kafka.linger.mss = 1",
+        "kafka.compression.type = zip",
+        "kafka.batch.size = 12k",
+        "kafka.transactional.id = x",
+        "kafka.socket.timeout.ms = 1",
+    )
+    begin = "CONF/canal.properties: kafka."
+    assert sorted(each.removeprefix(begin).split(":")[0] for each in found) == [
+        "batch.size = 12k",
+        "compression.type = zip",
+        "linger.mss = 1",
+        "socket.timeout.ms = 1",
+        "transactional.id",
+    ]
+    found = problems(SERVERS, "kafka.linger.mss = 1", "kafka.compression.type = zip")
+    assert len(found) == 2
+    assert "did you mean kafka.linger.ms?" in "".join(found)
+
+
 @pytest.mark.parametrize(
     ("mode", "key"),
     [

@@ -13,7 +13,10 @@ from canal_server.queues.producers.kafka_admin import (
     TopicSettings,
 )
 from canal_server.queues.producers.kafka_refusals import Refusals
-from canal_server.queues.producers.kafka_settings import SettingRefusedError
+from canal_server.queues.producers.kafka_settings import (
+    SettingRefusedError,
+    refused_texts,
+)
 from canal_server.queues.producers.queue_producer import (
     KEYED,
     BrokerUnavailableError,
@@ -131,7 +134,8 @@ class KafkaProducer:
         try:
             self._producer: Any = self._made()  # connects to nobody yet
         except (self._kafka.KafkaException, ValueError, TypeError) as error:
-            raise SettingRefusedError(_text_of(error)) from None
+            texts = list(refused_texts(self._config, self._refusal_of))
+            raise SettingRefusedError(*(texts or [_text_of(error)])) from None
 
     def open(self) -> None:
         """Ask the brokers for their topics. Raises BrokerUnavailableError."""
@@ -308,6 +312,14 @@ class KafkaProducer:
             more = more | _NO_GAPS
         config = self._config | more | {"error_cb": self._on_error}
         return self._kafka.Producer(config, logger=Details())
+
+    def _refusal_of(self, settings: Mapping[str, str]) -> str:
+        """Return what librdkafka says of settings; empty: it accepts them."""
+        try:
+            self._kafka.Producer(dict(settings), logger=Details())
+        except (self._kafka.KafkaException, ValueError, TypeError) as error:
+            return _text_of(error)
+        return ""
 
     def _find(self, topic: str, partition: int) -> None:
         """Learn how many partitions a topic has. Raises BrokerUnavailableError."""

@@ -13,11 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConfigError
+from canal_server.queues.producers.kafka_setting_values import (
+    CHOICES,
+    DECIMALS,
+    INTEGERS,
+    choices_of,
+    number_of,
+)
 from canal_server.tls.key_stores import client_of_store, trusted_of
 from canal_server.tls.store_files import is_pem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 SERVERS_KEY: Final = "bootstrap.servers"
 KIB: Final = 1024
@@ -132,16 +139,54 @@ _NO_NUMBER: Final = re.compile(
 )
 _WORD: Final = re.compile(r"[a-z]+(?:\.[a-z]+)+")
 _QUOTED: Final = re.compile(r'property "([^"]+)"')  # also names of one word
+_OF_ONE_SETTING: Final = (  # others are about settings that do not fit together
+    "No such configuration property",
+    "Invalid value",
+    "outside allowed range",
+    "Expected bool value",
+)
 _RANGE: Final = re.compile(r"outside allowed range (-?\d+)\.\.(-?\d+)")
 _SASL: Final = "SASL mechanism"  # without a name of a setting
 
 
 class SettingRefusedError(ConfigError):
-    """librdkafka refuses a setting; `text` is what it says."""
+    """librdkafka refuses settings; `texts` are what it says of each."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__([f"settings of Kafka: {text}"])
-        self.text = text
+    def __init__(self, *texts: str) -> None:
+        super().__init__([f"settings of Kafka: {each}" for each in texts])
+        self.texts = texts
+
+
+class WrongSettingsError(ConfigError):
+    """Settings that are not even handed to librdkafka; `others`: the rest."""
+
+    def __init__(self, problems: list[str], others: Mapping[str, str]) -> None:
+        super().__init__(problems)
+        self.others = others
+
+
+def is_of_one(text: str) -> bool:
+    """Return whether a text of librdkafka is about one setting, not about several."""
+    return any(each in text for each in _OF_ONE_SETTING)
+
+
+def refused_texts(
+    settings: Mapping[str, str], refusal: Callable[[Mapping[str, str]], str]
+) -> Iterator[str]:
+    """Yield what librdkafka says of settings: it names one at a time.
+
+    `refusal` returns what it says of those it is passed, empty if it accepts them.
+    """
+    left = dict(settings)
+    is_first = True
+    while text := refusal(left):
+        if is_first or is_of_one(text):
+            yield text
+        name = _named_in(text, left)
+        if not (is_of_one(text) and name):
+            return
+        is_first = False
+        del left[name]
 
 
 def refused_setting(text: str, given: Mapping[str, str]) -> str:
@@ -168,7 +213,7 @@ def _named_in(text: str, given: Mapping[str, str]) -> str:
 
 def _why_refused(text: str, name: str) -> str:
     if "No such configuration property" in text:
-        known = sorted({*_RENAMED, *_IGNORED, *_NOT_SET, *_COMMON, SERVERS_KEY})
+        known = sorted(_known())
         close = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean kafka.{close[0]}?" if close else ""
         return f"no setting of Kafka's producer in Java, nor of librdkafka{hint}"
@@ -177,17 +222,24 @@ def _why_refused(text: str, name: str) -> str:
     if _NO_NUMBER.search(text):
         return "write a number"
     if "Invalid value" in text:
-        return "invalid value"
+        words = choices_of(_RENAMED.get(name, name))
+        return f"write {words}" if words else "invalid value"
     if "Expected bool value" in text:
         return "write true or false"
     return text.removeprefix("Failed to create producer: ").strip()
 
 
+def _known() -> set[str]:
+    """Return names of settings, for suggestions."""
+    ours = {*_RENAMED, *_IGNORED, *_NOT_SET, *_COMMON, SERVERS_KEY}
+    return (ours | INTEGERS | DECIMALS | CHOICES.keys()) - _REFUSED.keys()
+
+
 def librdkafka_settings(given: Mapping[str, str]) -> dict[str, str]:
     """Return settings of the Java producer as those of librdkafka.
 
-    Names of librdkafka stay as they are. Raises ConfigError with every problem; none
-    shows a value.
+    Names of librdkafka stay as they are. Raises WrongSettingsError with every problem;
+    none shows a value that may be secret.
     """
     problems: list[str] = []
     made: dict[str, str] = {}
@@ -204,12 +256,12 @@ def librdkafka_settings(given: Mapping[str, str]) -> dict[str, str]:
         elif key == _ENDPOINT:
             made[key] = value.strip().lower() or "none"  # Java's blank turns it off
         elif _counts(key, value):
-            made[_RENAMED.get(key, key)] = value
+            made |= _plain(key, value, problems)
     _add_stores(given, made, problems)
     if not given.get(SERVERS_KEY):
         problems.append(f"kafka.{SERVERS_KEY}: not set; write host:port,host:port")
     if problems:
-        raise ConfigError(problems)
+        raise WrongSettingsError(problems, made)
     return made
 
 
@@ -218,6 +270,16 @@ def _counts(key: str, value: str) -> bool:
     if not value or value in _NOT_SET.get(key, ()):
         return False
     return key not in _IGNORED and not key.startswith((*_STORES, "sasl.login."))
+
+
+def _plain(key: str, value: str, problems: list[str]) -> dict[str, str]:
+    """Return a setting by its name in librdkafka."""
+    name = _RENAMED.get(key, key)
+    try:
+        return {name: number_of(name, value)}
+    except ValueError as error:
+        problems.append(f"kafka.{key} = {value}: {error}")
+        return {}
 
 
 def _login(text: str, problems: list[str]) -> dict[str, str]:

@@ -38,3 +38,18 @@ def test_what_a_start_refuses(
     output = capsys.readouterr().out
     assert text in output
     assert "are valid" not in output
+
+
+def test_settings_of_the_producer(
+    make_conf: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a start refuses of them is invalid here, too: all of them, by key."""
+    pytest.importorskip("confluent_kafka", reason="no extra `kafka`")
+    wrong = "kafka.batch.size = 12k\nkafka.acks = 1\nkafka.compression.type = zip\n"
+    conf: Path = make_conf(MAIN + wrong, example=OWN)
+    assert main(["check", "--conf", str(conf)]) == 2
+    output = capsys.readouterr().out
+    assert output.count("FAIL") == 2
+    assert "canal.properties: kafka.batch.size = 12k: write a number" in output
+    assert "kafka.compression.type = zip: write none, gzip, snappy" in output
+    assert "are valid" not in output

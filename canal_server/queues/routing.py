@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.errors import ConfigError
 from canal_server.filters.table_filters import compile_expression
 from canal_server.queues.table_routes import Route
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from canal_server.config.schema import RoutingConfig
 
@@ -46,7 +46,7 @@ class Router:
         if not self._hashes:
             return Route(topic, partition=self._settings.partition)
         for each in self._hashes:
-            if each.names.has(name):
+            if each.has(name):
                 break
         else:
             return Route(topic)
@@ -86,18 +86,39 @@ class Router:
 
     def _named(self, name: str) -> Iterator[str]:
         for each in self._topics:
-            # The original takes a schema with a point for a table.
-            if each.names.is_regex and each.of_tables != ("." in name):
-                continue
-            if each.names.has(name):
+            if each.has(name):
                 yield each.topic or name.lower()
+
+    def unmatched(
+        self, tables: Collection[tuple[str, str]], topics: Collection[str]
+    ) -> Unmatched:
+        """Return which items match none of some tables, or none of some topics."""
+        names = [f"{schema}.{table}" for schema, table in tables]
+        schemas = {schema for schema, _ in tables}
+        return Unmatched(
+            tuple(
+                each.item
+                for each in self._topics
+                if not any(map(each.has, (*schemas, *names)))
+            ),
+            tuple(each.item for each in self._hashes if not any(map(each.has, names))),
+            tuple(each.item for each in self._counts if not any(map(each.has, topics))),
+        )
 
     def partitions_of(self, topic: str) -> int:
         """Return how many partitions a topic has by the settings."""
         for each in self._counts:
-            if each.names.has(topic):
+            if each.has(topic):
                 return each.partitions
         return self._settings.partitions
+
+
+class Unmatched(NamedTuple):
+    """Items of the settings that match nothing, as they are written."""
+
+    topics: tuple[str, ...]  # of canal.mq.dynamicTopic
+    hashes: tuple[str, ...]  # of canal.mq.partitionHash
+    counts: tuple[str, ...]  # of canal.mq.dynamicTopicPartitionNum
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,22 +148,37 @@ class _Names:
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
+    item: str
     names: _Names
     of_tables: bool
     topic: str  # empty: the name itself
 
+    def has(self, name: str) -> bool:
+        # The original takes a schema with a point for a table.
+        if self.names.is_regex and self.of_tables != ("." in name):
+            return False
+        return self.names.has(name)
+
 
 @dataclass(frozen=True, slots=True)
 class _Hash:
+    item: str
     names: _Names
     mode: int
     columns: tuple[str, ...] = ()
 
+    def has(self, name: str) -> bool:
+        return self.names.has(name)
+
 
 @dataclass(frozen=True, slots=True)
 class _Count:
+    item: str
     names: _Names
     partitions: int
+
+    def has(self, name: str) -> bool:
+        return self.names.has(name)
 
 
 def _items(text: str) -> list[str]:
@@ -159,7 +195,7 @@ def _topics(text: str, problems: list[str]) -> Iterator[_Topic]:
         except ValueError as error:
             problems.append(f"canal.mq.dynamicTopic: {item}: {error}")
             continue
-        yield _Topic(names, _OF_TABLES in expression, topic)
+        yield _Topic(item, names, _OF_TABLES in expression, topic)
 
 
 def _hashes(text: str, problems: list[str]) -> Iterator[_Hash]:
@@ -173,12 +209,12 @@ def _hashes(text: str, problems: list[str]) -> Iterator[_Hash]:
             problems.append(f"canal.mq.partitionHash: {item}: {error}")
             continue
         if not colon:
-            yield _Hash(names, _BY_TABLE)
+            yield _Hash(item, names, _BY_TABLE)
         elif columns.lower() == _KEY:
-            yield _Hash(names, _BY_KEY)
+            yield _Hash(item, names, _BY_KEY)
         else:
             named = tuple(each.lower() for each in columns.split("^") if each)
-            yield _Hash(names, _BY_COLUMNS, named)
+            yield _Hash(item, names, _BY_COLUMNS, named)
 
 
 def _counts(text: str, problems: list[str]) -> Iterator[_Count]:
@@ -193,4 +229,4 @@ def _counts(text: str, problems: list[str]) -> Iterator[_Count]:
         except ValueError as error:
             problems.append(f"{key}: {item}: {error}")
             continue
-        yield _Count(names, int(number))
+        yield _Count(item, names, int(number))

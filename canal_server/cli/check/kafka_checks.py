@@ -6,15 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from canal_server.cli.check.kafka_topic_checks import (
-    TopicsThere,
     ask_brokers,
     check_creation,
     check_topics,
 )
-from canal_server.cli.check.queue_results import QUEUE, TOPICS, skipped_topics
-from canal_server.cli.check.topic_plan import TopicPlan, plan_of
+from canal_server.cli.check.queue_results import QUEUE, skipped_topics
+from canal_server.cli.check.topic_plan import plan_of
 from canal_server.delivery.queue_kinds import KafkaKind
-from canal_server.errors import CanalError, ConfigError
+from canal_server.errors import CanalError
 from canal_server.model.check_results import CheckResult, fail, ok, skip
 from canal_server.queues.producers.kafka_rights import LIMIT_KEY
 from canal_server.queues.producers.kafka_transactions import TIMEOUT_KEY
@@ -22,61 +21,39 @@ from canal_server.queues.producers.kafka_transactions import TIMEOUT_KEY
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from canal_server.config.schema import DaemonConfig, InstanceConfig, QueueConfig
+    from canal_server.config.schema import DaemonConfig, QueueConfig
 
 AT_A_TIME: Final = 16  # sources that are asked for their tables together
 EXACTLY_ONCE: Final = "exactly_once"
 
 
 def check_kafka(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
-    """Yield what is found; `server` is the subject of what concerns them all."""
+    """Yield what is found; `server` is the subject of what concerns them all.
+
+    The settings were found valid (`check_deliverable`).
+    """
     queue = config.server.queue
-    plans, wrong = _plans(config)
-    there: TopicsThere | None = None
+    with ThreadPoolExecutor(AT_A_TIME, "topics") as pool:
+        plans = list(pool.map(lambda each: plan_of(each, queue), config.instances))
     try:
         kind = KafkaKind(queue)
         producer = kind.producer(None)
-        there = ask_brokers(producer, kind, list(plans.values()))
+        there = ask_brokers(producer, kind, plans)
         producer.close(0.0)
-    except ConfigError as error:
-        yield from (fail(QUEUE, each).of(server) for each in error.problems)
     except CanalError as error:
         yield fail(QUEUE, str(error)).of(server)
-    else:
-        text = f"{queue.mode.value} at {producer.servers} answers"
-        yield ok(QUEUE, f"{text}, {len(there.partitions)} topics").of(server)
-        yield from (each.of(server) for each in check_creation(there))
-    if there is None:
         yield from skipped_topics(config)
         return
-    for instance in config.instances:
+    text = f"{queue.mode.value} at {producer.servers} answers"
+    yield ok(QUEUE, f"{text}, {len(there.partitions)} topics").of(server)
+    yield from (each.of(server) for each in check_creation(there))
+    for instance, plan in zip(config.instances, plans, strict=True):
         name = instance.destination
-        yield from (each.of(name) for each in wrong.get(name, ()))
-        if name in plans:
-            for each in check_topics(plans[name], queue, there):
-                yield each.of(name)
+        for each in check_topics(plan, queue, there):
+            yield each.of(name)
         if queue.exactly_once:
             for each in _check_transactions(name, queue):
                 yield each.of(name)
-
-
-def _plans(
-    config: DaemonConfig,
-) -> tuple[dict[str, TopicPlan], dict[str, list[CheckResult]]]:
-    """Return the topics of destinations, and what is wrong with their settings."""
-    queue = config.server.queue
-    plans: dict[str, TopicPlan] = {}
-    wrong: dict[str, list[CheckResult]] = {}
-
-    def plan(instance: InstanceConfig) -> None:
-        try:
-            plans[instance.destination] = plan_of(instance, queue)
-        except ConfigError as error:
-            wrong[instance.destination] = [fail(TOPICS, e) for e in error.problems]
-
-    with ThreadPoolExecutor(AT_A_TIME, "topics") as pool:
-        list(pool.map(plan, config.instances))
-    return plans, wrong
 
 
 def _check_transactions(destination: str, queue: QueueConfig) -> Iterator[CheckResult]:

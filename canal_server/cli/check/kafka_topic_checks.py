@@ -14,6 +14,7 @@ from canal_server.cli.check.topic_plan import (
     listed,
     names_of,
 )
+from canal_server.cli.check.unmatched_items import unmatched_items
 from canal_server.config.schema import MessageKeys, MessageLayout
 from canal_server.model.check_results import (
     CheckResult,
@@ -25,6 +26,7 @@ from canal_server.model.check_results import (
 )
 from canal_server.queues.producers.kafka_admin import is_compacted
 from canal_server.queues.producers.kafka_names import why_no_name
+from canal_server.queues.producers.kafka_producer import AUTO_CREATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -60,6 +62,7 @@ class TopicsThere:
     unread: Mapping[str, str] = field(default_factory=dict)
     unasked: frozenset[str] = frozenset()
     creations: Mapping[str, str | None] = field(default_factory=dict)
+    are_created: bool | None = None  # by the brokers, when needed; None: unknown
 
 
 def ask_brokers(
@@ -93,6 +96,7 @@ def ask_brokers(
         {name: _why_unread(why) for name, why in found.unread.items()},
         unasked,
         creations,
+        producer.creates_topics() if missing and creation is None else None,
     )
 
 
@@ -133,6 +137,7 @@ def check_topics(
         )
     yield from _of_compaction(plan, queue, there)
     yield from _of_hashes(plan)
+    yield from unmatched_items(plan)
 
 
 # --- one topic ------------------------------------------------------------------------
@@ -152,11 +157,21 @@ def _of_named(
         return _with_remedy(why_not)
     if queue.create_topics:
         return ok(TOPICS, f"topic {name} will be created, {created}")
+    what = f"topic {name} does not exist, or the account may not see it"
+    return _missing(what, f"create it with {created}", "it", there)
+
+
+def _missing(what: str, create: str, them: str, there: TopicsThere) -> CheckResult:
+    """Return what a missing topic is, which the server does not create."""
+    remedy = f"{create}, set canal.mq.topics.create = true,"
+    if there.are_created is False:
+        return fail(
+            TOPICS,
+            f"{what}, and the brokers create none ({AUTO_CREATE} = false)",
+            f"{remedy} or set that to true",
+        )
     return warn(
-        TOPICS,
-        f"topic {name} does not exist, or the account may not see it: create it with"
-        f" {created}, set canal.mq.topics.create = true, or leave it to the brokers"
-        " (auto.create.topics.enable)",
+        TOPICS, f"{what}: {remedy} or leave {them} to the brokers ({AUTO_CREATE})"
     )
 
 
@@ -200,7 +215,7 @@ def _of_tables(
         if name not in there.partitions and name not in refused:
             missing[plan.created_with(name)].append(name)
     for number, names in sorted(missing.items()):
-        yield _of_missing(names, _partitions(number), queue)
+        yield _of_missing(names, _partitions(number), queue, there)
     if refused:
         first = _with_remedy(str(there.creations[refused[0]]))
         more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
@@ -229,16 +244,14 @@ def _of_existing(
         yield fail(TOPICS, f"{more} more topics of tables are wrong in such a way")
 
 
-def _of_missing(names: list[str], created: str, queue: QueueConfig) -> CheckResult:
+def _of_missing(
+    names: list[str], created: str, queue: QueueConfig, there: TopicsThere
+) -> CheckResult:
     if queue.create_topics:
         what = _topics(names, "of tables")
         return ok(TOPICS, f"{what} will be created, {created} each")
-    return warn(
-        TOPICS,
-        f"{_topics(names, 'of tables')} missing, or the account may not see them:"
-        f" create them with {created}, set canal.mq.topics.create = true, or leave them"
-        " to the brokers (auto.create.topics.enable)",
-    )
+    what = f"{_topics(names, 'of tables')} missing, or the account may not see them"
+    return _missing(what, f"create them with {created}", "them", there)
 
 
 def _topics(names: list[str], what: str = "") -> str:
@@ -281,10 +294,12 @@ def _of_compaction(
     if without:
         topics = dict.fromkeys(plan.router(*each).topic for each in without)
         has = "table has" if len(without) == 1 else "tables have"
-        yield warn(
+        yield fail(
             TOPICS,
-            f"{len(without)} {has} no primary key ({names_of(without)}), and a"
-            f" compacted topic ({listed(topics)}) refuses messages without a key",
+            f"{len(without)} {has} no primary key ({names_of(without)}), so rows have"
+            f" messages without a key, which Kafka refuses in a compacted topic"
+            f" ({listed(topics)}): delivery of the destination waits from the first"
+            " one on",
             "send them to another topic with canal.mq.dynamicTopic, or leave them out"
             " with canal.instance.filter.black.regex",
         )

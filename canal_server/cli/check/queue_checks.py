@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from canal_server.cli.check.kafka_checks import check_kafka
 from canal_server.cli.check.pulsar_checks import check_pulsar
 from canal_server.cli.check.rabbit_checks import check_rabbit
+from canal_server.cli.check.unmatched_items import check_items
 from canal_server.config.schema import MessageLayout, ServerMode, SubjectNames
 from canal_server.delivery.queue_delivery import routing_of
 from canal_server.errors import CanalError
@@ -37,6 +38,8 @@ def check_queue(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
     if queue.flat and queue.layout is MessageLayout.DEBEZIUM_AVRO:
         yield from _check_registry(config, server)
     yield from _CHECKS[queue.mode](config, server)
+    if queue.mode is not ServerMode.KAFKA:  # which looks at more of the tables
+        yield from check_items(config)
 
 
 def _check_registry(config: DaemonConfig, server: str) -> Iterator[CheckResult]:

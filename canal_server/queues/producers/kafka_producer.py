@@ -41,6 +41,7 @@ _OF_MESSAGES: Final = (
     "batch.size", "compression.level", "compression.type", "linger.ms", "max.in.flight",
     "queue.buffering.max.kbytes", "transaction.timeout.ms", "transactional.id",
 )  # fmt: skip
+AUTO_CREATE: Final = "auto.create.topics.enable"  # of the brokers
 _LINGER: Final = "linger.ms"
 _SIZE: Final = "message.max.bytes"
 _BATCH: Final = "batch.size"
@@ -382,6 +383,25 @@ class KafkaProducer:
         except self._kafka.KafkaException as error:
             raise self._unavailable(error) from None
         return {name: len(each.partitions) for name, each in found.items()}
+
+    def broker_setting(self, name: str) -> str:
+        """Return a setting of the brokers; empty: the account may not read it.
+
+        Raises BrokerUnavailableError.
+        """
+        try:
+            brokers = self._producer.list_topics(timeout=OPEN_S).brokers
+        except self._kafka.KafkaException as error:
+            raise self._unavailable(error) from None
+        return self.admin().broker_setting(min(brokers), name)
+
+    def creates_topics(self) -> bool | None:
+        """Return whether the brokers create topics that are needed; None: unknown."""
+        try:
+            found = self.broker_setting(AUTO_CREATE)
+        except BrokerUnavailableError:
+            return None
+        return {"true": True, "false": False}.get(found.lower())
 
     def _unavailable(self, error: Exception) -> BrokerUnavailableError:
         self.poll(0)  # for the reason

@@ -98,8 +98,4 @@ class TransactionRights(KafkaProducer):
 
         Raises BrokerUnavailableError.
         """
-        try:
-            brokers = self._producer.list_topics(timeout=OPEN_S).brokers
-        except self._kafka.KafkaException as error:
-            raise self._unavailable(error) from None
-        return self.admin().broker_setting(min(brokers), LIMIT_KEY)
+        return self.broker_setting(LIMIT_KEY)

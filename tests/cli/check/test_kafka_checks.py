@@ -187,10 +187,10 @@ def test_topics_of_tables(found: Callable[..., Results], kafka: Kafka) -> None:
     own = EACH | {"canal.mq.partition": 1}
     results = found("topics", {}, own)
     assert "1 topic of tables with enough partitions" in texts(results, "ok")
-    missing = texts(results, "warn")
-    assert "1 topic of tables (shop_log) missing" in missing
-    assert "create them with 2 partitions, set canal.mq.topics.create" in missing
     failed = texts(results, "fail")
+    assert "1 topic of tables (shop_log) missing" in failed
+    assert "create none (auto.create.topics.enable = false); create them" in failed
+    assert "create them with 2 partitions, set canal.mq.topics.create" in failed
     assert "topic shop_items has 1 partitions, 2 are needed" in failed
     assert "topic 'shop_größen' of a table: 'ö' in a name" in failed
     assert "(tables shop.Größen); name a topic for such tables" in failed
@@ -212,12 +212,11 @@ def test_compacted_topics(found: Callable[..., Results], kafka: Kafka) -> None:
     for main, topic in (({}, "kept"), (created, "made")):
         own = every | {"canal.mq.topic": topic}
         results = found("topics", main | keys, own)
-        assert texts(results, "fail") == ""
-        warned = texts(results, "warn")
-        assert "1 table has no primary key (shop.log), and a compacted" in warned
-        assert f"({topic}) refuses messages without a key; send them to" in warned
+        failed = texts(results, "fail")
+        assert "1 table has no primary key (shop.log), so rows have" in failed
+        assert f"refuses in a compacted topic ({topic}): delivery" in failed
         own["canal.instance.filter.black.regex"] = r"shop\\.log"
-        assert "primary key" not in texts(found("topics", main | keys, own), "warn")
+        assert texts(found("topics", main | keys, own), "fail") == ""
         failed = texts(found("topics", main, own), "fail")
         assert f"1 topic compacted ({topic})" in failed
         assert "set canal.mq.keys = primaryKey, or cleanup.policy = delete" in failed
@@ -252,4 +251,4 @@ def test_a_source_that_does_not_answer(conf_for: Any, check: Any, kafka: Kafka) 
     conf = conf_for(Nobody, "canal.mq.dynamicTopic = .*\\\\..*", main=main)
     results = check(conf).of("topics")
     assert "what depends on the tables of the source" in texts(results, "skip")
-    assert "topic example does not exist" in texts(results, "warn")
+    assert "topic example does not exist" in texts(results, "fail")

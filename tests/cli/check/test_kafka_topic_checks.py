@@ -62,6 +62,49 @@ def test_partitions_of_a_created_topic() -> None:
     assert "topic shop has 6 partitions, 7 are needed" in failed
 
 
+def test_topics_that_nobody_creates() -> None:
+    """They fail if brokers create none, with that reason; else they are a warning."""
+    routing = RoutingConfig(topic="shop", dynamic_topic=r".*\..*")
+    tables = {"a_b": [("a", "b")]}
+    plan = TopicPlan(routing, Router(routing), {"shop": "canal.mq.topic"}, "", tables)
+    plain = QueueConfig(mode=ServerMode.KAFKA)
+    failed = texts(plan, plain, TopicsThere({}, are_created=False), Outcome.FAIL)
+    why = "and the brokers create none (auto.create.topics.enable = false)"
+    assert failed == [
+        (
+            f"topic shop does not exist, or the account may not see it, {why}; create"
+            " it with 1 partition, set canal.mq.topics.create = true, or set that to true"
+        ),
+        (
+            f"1 topic of tables (a_b) missing, or the account may not see them, {why};"
+            " create them with 1 partition, set canal.mq.topics.create = true, or set"
+            " that to true"
+        ),
+    ]
+    for are_created in (True, None):
+        there = TopicsThere({}, are_created=are_created)
+        assert not texts(plan, plain, there, Outcome.FAIL)
+        assert len(texts(plan, plain, there, Outcome.WARN)) == 2
+
+
+def test_tables_without_a_key_in_a_compacted_topic() -> None:
+    """Brokers refuse their messages for sure, so it fails, with what happens then."""
+    keyed = QueueConfig(mode=ServerMode.KAFKA, keys=MessageKeys.PRIMARY_KEY)
+    there = TopicsThere({"shop": 1}, compacted=frozenset({"shop"}))
+    for is_key in (False, True):
+        table = TableMeta("a", "b", (ColumnMeta("id", "int", is_key=is_key),))
+        plan = plan_with(RoutingConfig(topic="shop"), [table])
+        failed = texts(plan, keyed, there, Outcome.FAIL)
+        assert len(failed) == int(not is_key)
+        assert not is_key or not texts(plan, keyed, there, Outcome.WARN)
+    plan = plan_with(
+        RoutingConfig(topic="shop"), [TableMeta("a", "b", (ColumnMeta("id", "int"),))]
+    )
+    (failed_one,) = texts(plan, keyed, there, Outcome.FAIL)
+    assert "1 table has no primary key (a.b), so rows have messages" in failed_one
+    assert "delivery of the destination waits from the first one on" in failed_one
+
+
 def test_settings_that_cannot_be_read() -> None:
     """Whether a topic is compacted is skipped with the reason, where that matters."""
     plain = QueueConfig(mode=ServerMode.KAFKA)

@@ -51,9 +51,12 @@ def conditions_of(
         since_ms = status.get("error_since_ms")
         since_s = None if not since_ms else now_s - since_ms / 1000
         yield Condition(name, "failed", str(status["error"]), since_s=since_s)
-    if blocked := status.get("blocked"):
+    delivery = status.get("delivery") or {}
+    is_failing = delivery.get("state") in ("blocked", "stopped")
+    blocked = status.get("blocked")
+    if blocked and not (is_failing and _waits_for_delivery(delivery, blocked)):
         since_s = now_s - blocked["since_ms"] / 1000
-        about = _blocking(status, blocked)
+        about = _blocking(delivery, blocked)
         text = str(blocked["reason"])
         yield Condition(name, "blocked", text, about, since_s=since_s, is_one=True)
     lag_s = reading.lag_s
@@ -62,8 +65,7 @@ def conditions_of(
         yield Condition(name, "lag", text)
     yield from _lagging_clients(reading, limits)
     yield from _lost_clients(reading)
-    delivery = status.get("delivery") or {}
-    if delivery.get("state") in ("blocked", "stopped"):
+    if is_failing:
         since_s = now_s - delivery["since_ms"] / 1000
         queue = str(delivery["queue"])
         text = f"delivery to {queue}: {delivery['reason']}"
@@ -74,14 +76,25 @@ def conditions_of(
         yield Condition(name, "warning", str(warning), about=str(warning))
 
 
-def _blocking(status: Mapping[str, Any], blocked: Mapping[str, Any]) -> str:
-    """Return the ids of the clients that reading waits for, or the queue for them.
+def _waits_for_delivery(
+    delivery: Mapping[str, Any], blocked: Mapping[str, Any]
+) -> bool:
+    """Return whether reading waits for nobody but the delivery.
+
+    That has an alarm of its own if it fails, which says more.
+    """
+    return set(blocked["clients"]) <= {delivery.get("client_id")}
+
+
+def _blocking(delivery: Mapping[str, Any], blocked: Mapping[str, Any]) -> str:
+    """Return what reading waits for: the ids of clients, of the delivery its queue.
 
     Empty: no client is subscribed.
     """
-    if delivery := status.get("delivery"):
-        return str(delivery["queue"])
-    return ", ".join(map(str, blocked["clients"]))
+    clients = [str(e) for e in blocked["clients"] if e != delivery.get("client_id")]
+    if delivery and len(clients) < max(1, len(blocked["clients"])):
+        clients.append(str(delivery["queue"]))
+    return ", ".join(clients)
 
 
 def _lagging_clients(reading: Reading, limits: AlarmLimits) -> Iterator[Condition]:

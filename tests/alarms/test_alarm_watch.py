@@ -54,9 +54,27 @@ def test_what_blocks():
         ("raised", "7"),
         ("resolved", "7"),
     ]
-    delivery = {"queue": "kafka at k:9092", "state": "delivering"}
+    delivery = {"queue": "kafka at k:9092", "client_id": 7, "state": "delivering"}
     scene.look(blocked=blocked, delivery=delivery)
     assert scene.hook.alarms[-1].about == "kafka at k:9092"
+
+
+@pytest.mark.parametrize("state", ["blocked", "stopped"])
+def test_a_delivery_for_which_reading_waits(state):
+    """It is one alarm, that of the delivery; one more if others are waited for, too."""
+    scene = Scene(after_s=0.0)
+    delivery = {
+        "queue": "kafka at k:9092", "client_id": 1001, "state": state,
+        "reason": "no answer", "since_ms": 0,
+    }  # fmt: skip
+    for clients in ([1001], []):
+        blocked = {"reason": "ring full", "since_ms": 0, "clients": clients}
+        scene.look(blocked=blocked, delivery=delivery)
+    (alarm,) = scene.hook.alarms
+    assert (alarm.kind, alarm.about) == ("delivery", "kafka at k:9092")
+    scene.look(blocked={**blocked, "clients": [7, 1001]}, delivery=delivery)
+    assert scene.hook.alarms[-1].kind == "blocked"
+    assert scene.hook.alarms[-1].about == "7, kafka at k:9092"
 
 
 def test_lag():

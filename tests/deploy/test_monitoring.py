@@ -228,6 +228,23 @@ def test_a_delivery_that_has_stopped(tmp_path):
         assert "SUCCESS" in promtool("test", "rules", str(file))
 
 
+@pytest.mark.usefixtures("_promtool")
+@pytest.mark.parametrize("is_delivery", [False, True])
+def test_the_lag_of_a_delivery(tmp_path, is_delivery):
+    """It is one alert, and not that of a client, though it has the id of one."""
+    series = {f'canal_client_lag_seconds{{{LABELS},client="1001"}}': "400x10"}
+    if is_delivery:
+        series[f'canal_delivery_state{{{LABELS},state="blocked"}}'] = "1x10"
+    for alert, fires in (
+        ("CanalClientLag", not is_delivery),
+        ("CanalDeliveryLag", is_delivery),
+    ):
+        file = tmp_path / f"{alert}.yml"
+        expected = [alert] if fires else []
+        file.write_text(json.dumps(rule_test(RULES, series, alert, expected)))
+        assert "SUCCESS" in promtool("test", "rules", str(file))
+
+
 def check_alert(folder, rules, alert, healthy, failing):
     """Check an alert with both series."""
     for case, series, expected in (

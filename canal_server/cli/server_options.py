@@ -34,9 +34,12 @@ PORT: Final = 11111
 DESTINATION: Final = "example"
 _CLOSED: Final = (
     "connection refused; this server delivers to %s, and opens no port for clients: set"
-    " canal.mq.serveClients = true in canal.properties and restart it, or read its"
-    " topics"
+    " canal.mq.serveClients = true in canal.properties and restart it, or %s"
 )
+_INSTEAD: Final = {  # of a connection
+    "unsubscribe": "unsubscribe the client on its page or over HTTP (canal.http.port)",
+}
+_READ: Final = "read its topics"
 _ANY: Final = ("", "0.0.0.0", "::")  # noqa: S104  # wildcard listen addresses
 
 
@@ -168,7 +171,7 @@ def failure_of(args: argparse.Namespace, error: Exception) -> str:
     where = f"{args.destination} at {args.host}:{args.port}"
     why = _reason(error, f"{args.host}:{args.port}: ")
     if args.delivers_to and isinstance(error, ConnectionRefusedError):
-        why = _CLOSED % args.delivers_to
+        why = _CLOSED % (args.delivers_to, _INSTEAD.get(args.command, _READ))
     if isinstance(error, LoginRefused) and not (args.user or args.tls_cert_file):
         why += "; log in with --user and --password-file"
     return f"canal-server {args.command}: {where}: {why}"

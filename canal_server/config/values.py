@@ -154,6 +154,15 @@ def integer(least: int, most: int, unit: str = "") -> Reader[int]:
     return read
 
 
+@reader("whole number, 1 to 1000, or -1")
+def replicas(value: str) -> int:
+    """Read how many replicas a topic has; -1: as the brokers decide."""
+    number = integer(-1, 1000)(value)
+    if number == 0:
+        raise ValueError("a topic has 1 replica or more; -1 is the brokers' default")
+    return number
+
+
 def seconds(least: int, most: int) -> Reader[float]:
     """Make a reader of whole seconds."""
     read_integer = integer(least, most, "seconds")

@@ -81,7 +81,8 @@ CLIENT_REFUSED = Message(
     meaning="The server refused a connection or a request of a client, and the text"
     " names the client and the reason: `auth failed for user …`, `refused …: …"
     " clients are connected, the limit`, or one of the [answers to"
-    " clients](#answers-to-clients).",
+    " clients](#answers-to-clients). `canal-server unsubscribe` begins with an ack, so"
+    " that its refusal may be `refused the ack of client …`.",
     remedy="Fix the cause given in the text. `refused …: … the limit`: raise"
     " `canal.server.connections.max` or `canal.server.connections.per.address.max`,"
     " or disconnect clients. `… has not logged in`: find out who opens connections"

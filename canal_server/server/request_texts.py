@@ -22,7 +22,7 @@ def identity_of(request: server_session.Request) -> ClientIdentity | None:
 
 def log_text(request: server_session.Request) -> str:
     """Return a request as text for the log: the operation and the client."""
-    kind = type(request).__name__.lower()
+    kind = type(request).__name__.lower().replace("acknowledge", "ack")
     identity = identity_of(request)
     if identity is None:
         return f"a {kind}"

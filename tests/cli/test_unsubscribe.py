@@ -142,3 +142,32 @@ def test_password_file_that_is_not_there(capsys, tmp_path):
     file = tmp_path / "none"
     assert unsubscribe(1, "--client-id", "7", "--password-file", str(file)) == 2
     assert str(file) in capsys.readouterr().err
+
+
+def test_a_server_that_opens_no_port(capsys, tmp_path):
+    """With a delivery, the error says where else a client can be unsubscribed."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    (tmp_path / "canal.properties").write_text(
+        f"canal.port = {port}\ncanal.destinations = example\n"
+        "canal.serverMode = kafka\nkafka.bootstrap.servers = k:9092\n"
+    )
+    (tmp_path / "example").mkdir()
+    (tmp_path / "example/instance.properties").write_text(
+        "canal.instance.master.address = 127.0.0.1:3306\n"
+        "canal.instance.dbUsername = canal\ncanal.instance.dbPassword = canal\n"
+    )
+    assert main(["unsubscribe", "--conf", str(tmp_path), "--client-id", "7"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(
+        "and restart it, or unsubscribe the client on its page or over HTTP"
+        " (canal.http.port)"
+    )
+
+
+def test_a_client_id_that_the_server_uses(instances, serve, caplog):
+    """The log calls what is refused an ack, with which the command begins."""
+    assert unsubscribe(serve().port, "--client-id", "7") == 1
+    caplog.set_level("INFO")
+    assert unsubscribe(serve().port, "--client-id", "7") == 1
+    assert "refused the ack of client 7 of example at" in caplog.text

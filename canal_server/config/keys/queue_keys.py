@@ -216,7 +216,7 @@ QUEUE_KEYS = (
     Key(
         "canal.mq.topics.replicas",
         "queue.topic_replicas",
-        values.integer(-1, 1000),
+        values.replicas,
         "The number of replicas of a created topic. -1 means the default of the"
         " brokers.",
         ours=True,

@@ -73,7 +73,8 @@ def test_topics_that_nobody_creates() -> None:
     assert failed == [
         (
             f"topic shop does not exist, or the account may not see it, {why}; create"
-            " it with 1 partition, set canal.mq.topics.create = true, or set that to true"
+            " it with 1 partition, set canal.mq.topics.create = true, or set that to"
+            " true"
         ),
         (
             f"1 topic of tables (a_b) missing, or the account may not see them, {why};"

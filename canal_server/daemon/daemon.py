@@ -499,7 +499,7 @@ class Daemon:
         self._destinations.stop(destination)
 
     def start_destination(self, destination: str) -> None:
-        """Start a stopped, failed or lazy destination. Raises CanalError."""
+        """Start a stopped, failed or lazy destination, or retry. Raises CanalError."""
         self._starts.start(destination)
 
     def clusters(self) -> dict[str, Any]:

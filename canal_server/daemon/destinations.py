@@ -50,6 +50,7 @@ class Destinations:
         self._changing = threading.Lock()
         self._stopping = False
         self._on_change: list[Callable[[], None]] = []
+        self._on_resume: list[Callable[[str], None]] = []
         self._ending: list[DestinationLife] = []  # those removed or replaced
         lives: dict[str, DestinationLife] = {}
         problems: list[str] = []
@@ -112,6 +113,13 @@ class Destinations:
         Called before `start`, or by one thread.
         """
         self._on_change.append(call)
+
+    def on_resume(self, call: Callable[[str], None]) -> None:
+        """Call a function with each destination that `resume` starts or retries.
+
+        Called before `start`; the function must not block.
+        """
+        self._on_resume.append(call)
 
     def _changed(self) -> None:
         for call in self._on_change:
@@ -198,12 +206,15 @@ class Destinations:
     def resume(self, destination: str) -> None:
         """Start a destination after `stop`, a failure, or if it is lazy, or retry it.
 
-        Returns at once. Retried is one that runs but cannot read its source.
+        Returns at once. Retried is one that runs but cannot read its source, or deliver
+        what it has read.
 
         Raises ClientError when it is not configured.
         """
         with self._changing:
             self._life(destination).resume()
+        for call in self._on_resume:
+            call(destination)
         log.info("destination %s was started by an operator", destination)
 
     def _end(self, life: DestinationLife) -> None:

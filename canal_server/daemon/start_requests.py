@@ -34,7 +34,7 @@ class StartRequests:
         self._loader = _loader_of(config)
 
     def start(self, destination: str) -> None:
-        """Start a stopped, failed or lazy destination, or retry its source.
+        """Start a stopped, failed or lazy destination, or retry source and delivery.
 
         Raises ClientError, and ConfigError if its file cannot be used: it stays as it
         is then.

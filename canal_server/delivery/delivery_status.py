@@ -57,6 +57,7 @@ class DeliveryStatus:
     state: State
     reason: str  # why it is not delivering
     since_ms: int  # when this state began
+    position: str  # up to which all was acked; empty: unknown
     in_flight: int  # messages that the broker has not confirmed
     in_flight_bytes: int
     batches: int
@@ -72,6 +73,7 @@ class DeliveryStatus:
             "state": self.state.value,
             "reason": self.reason,
             "since_ms": self.since_ms,
+            "position": self.position or None,
             "in_flight": self.in_flight,
             "in_flight_bytes": self.in_flight_bytes,
             "batches": self.batches,

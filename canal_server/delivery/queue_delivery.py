@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.config.queue_section import CLIENT_ID
 from canal_server.config.schema import BatchMode, ServerMode
-from canal_server.delivery.queue_kinds import KafkaKind, check_producer, kind_of
+from canal_server.delivery.queue_kinds import (
+    KafkaKind,
+    check_producer,
+    kind_of,
+    notes_topic,
+)
 from canal_server.delivery.queue_worker import QueueWorker, WorkerLimits
 from canal_server.delivery.stored_position import continue_at_stored
 from canal_server.delivery.too_large_note import note_message
@@ -61,6 +66,9 @@ class Destinations(Protocol):
     def on_change(self, call: Callable[[], None]) -> None:
         """Call a function after each change of the destinations."""
 
+    def on_resume(self, call: Callable[[str], None]) -> None:
+        """Call a function with each destination that an operator starts."""
+
 
 class QueueDelivery:
     """A stage: a worker for each destination, also for those that come later."""
@@ -92,6 +100,7 @@ class QueueDelivery:
     def start(self) -> None:
         """Start a worker for each destination, which waits until that runs here."""
         self._destinations.on_change(self._follow)
+        self._destinations.on_resume(self._retry)
         self._follow()
 
     def request_stop(self) -> None:
@@ -116,6 +125,12 @@ class QueueDelivery:
         worker = self._workers.get(str(status["destination"]))
         found = None if worker is None else worker.status().as_json()
         return self._waits.shown_in({**status, "delivery": found})
+
+    def _retry(self, destination: str) -> None:
+        """Have a delivery that has stopped begin again, though nothing else has."""
+        worker = self._workers.get(destination)
+        if worker is not None:
+            worker.retry()
 
     def _follow(self) -> None:
         """Start and stop workers, as the destinations are now."""
@@ -159,10 +174,7 @@ class QueueDelivery:
         limits = WorkerLimits(
             batch_size,
             self._kind.in_flight_bytes,
-            # A message of protobuf cannot be recognized when it is sent again.
-            self._config.too_large_topic
-            if form.flat or not self._config.exactly_once
-            else "",
+            notes_topic(self._config),
             few_bytes=min(FEW_BYTES, _bytes_of(config.store, batch_size) // 4),
             whole=form.needs_transactions,
             by_partition=self._kind.is_by_partition,

@@ -75,6 +75,14 @@ def purpose_of(queue: QueueConfig) -> str:
     return f"canal.serverMode = {queue.mode.value}"
 
 
+def notes_topic(queue: QueueConfig) -> str:
+    """Return the topic of notes about messages that are too large; empty: none is sent.
+
+    A message of protobuf cannot be recognized when a transaction is sent again.
+    """
+    return queue.too_large_topic if queue.flat or not queue.exactly_once else ""
+
+
 def check_producer(queue: QueueConfig) -> None:
     """Raise ConfigError for settings with which there is no producer."""
     if queue.mode is not ServerMode.TCP:
@@ -174,6 +182,7 @@ class KafkaKind:
         queue = self._queue
         return Refusals(
             notes_topic=queue.too_large_topic,
+            sends_notes=bool(notes_topic(queue)),
             has_keys=queue.keys is MessageKeys.PRIMARY_KEY,
             creates_compacted=queue.create_topics
             and COMPACT in dict(queue.topic_settings).get(CLEANUP, ""),

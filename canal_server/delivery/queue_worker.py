@@ -108,6 +108,7 @@ class QueueWorker:
         self._begun: RunningInstance | None = None  # the log says so of it
         self._after = after
         self._stop = Stop()
+        self._is_asked_again = False  # an operator wants it tried
         self._window: deque[OpenBatch] = deque()
         self._to_resend: deque[OpenBatch] = deque()  # before anything else
         self._counts = DeliveryCounts()
@@ -137,6 +138,10 @@ class QueueWorker:
             self._thread.join(deadline.remaining_s())
         return not self._thread.is_alive()
 
+    def retry(self) -> None:
+        """Send again now what was refused for good, as an operator asks."""
+        self._is_asked_again = True
+
     @property
     def has_ended(self) -> bool:
         """Return whether it was started and its thread has ended."""
@@ -146,11 +151,13 @@ class QueueWorker:
         """Return what it does; never blocks."""
         sendings = [each.sending for each in tuple(self._window)]
         counts = self._counts
+        cursor = self._client.cursor()
         return DeliveryStatus(
             queue=self._queue,
             state=self._state,
             reason=self._reason,
             since_ms=self._since_ms,
+            position="" if cursor is None else str(cursor.position),
             in_flight=sum(each.pending for each in sendings),
             in_flight_bytes=sum(each.sent_bytes for each in sendings),
             batches=counts.batches,
@@ -472,27 +479,32 @@ class QueueWorker:
         self._stop.wait(self._backoff.delay_s(time.monotonic()))
 
     def _stay_stopped(self, error: MessageRefusedError) -> None:
-        """Deliver nothing until the destination is started again."""
+        """Deliver nothing until the destination is started again, or `retry`."""
         self._counts.failures += 1
+        self._is_asked_again = False
         delivery_messages.DELIVERY_STOPPED.log(log, self.destination, for_log(error))
         self._become(State.STOPPED, str(error))
-        while self._client.is_served() and not self._stop.wait(ABSENT_S):
-            pass
+        self._wait_stopped()
 
-    def _pause_stopped(self, error: SchemaRefusedError) -> None:
-        """Deliver nothing for a while; then ask the registry again."""
-        self._counts.failures += 1
-        text = str(error)
-        if self._throttle.is_news(text, time.monotonic()):
-            delivery_messages.SCHEMA_REFUSED.log(log, self.destination, text)
-        self._become(State.STOPPED, text)
-        end_s = time.monotonic() + SCHEMA_RETRY_S
+    def _wait_stopped(self, seconds: float = float("inf")) -> None:
+        end_s = time.monotonic() + seconds
         while (
             self._client.is_served()
+            and not self._is_asked_again
             and time.monotonic() < end_s
             and not self._stop.wait(ABSENT_S)
         ):
             pass
+
+    def _pause_stopped(self, error: SchemaRefusedError) -> None:
+        """Deliver nothing for a while, or until `retry`; then ask the registry."""
+        self._counts.failures += 1
+        self._is_asked_again = False
+        text = str(error)
+        if self._throttle.is_news(text, time.monotonic()):
+            delivery_messages.SCHEMA_REFUSED.log(log, self.destination, text)
+        self._become(State.STOPPED, text)
+        self._wait_stopped(SCHEMA_RETRY_S)
 
     def _finish(self) -> None:
         """Ack what is confirmed soon, and forget the rest."""

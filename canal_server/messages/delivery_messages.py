@@ -47,11 +47,11 @@ DELIVERY_STOPPED = Message(
     meaning="The broker refuses a message for good, so sending it again would not help."
     " The message and what comes after it are not acked, so they stay in the binlog."
     " The broker may have messages of other partitions already that come after it:"
-    " they are sent again when the destination starts. No further ones are sent. The"
+    " they are sent again when delivery starts. No further ones are sent. The"
     " key of the row is in this line only, not in the status.",
     remedy="Raise the limits that the text names, and restart canal-server; if it was"
-    " only that of the topic, stop and start the destination on the"
-    " [page](../howto/page.md). Or set"
+    " only that of the topic, press **Retry** on the [page](../howto/page.md), or"
+    " [start the destination](rest.md#stop-and-start) by REST. Or set"
     " [`canal.mq.tooLargeTopic`](configuration.md#canalmqtoolargetopic).",
 )
 

@@ -140,9 +140,8 @@ class LocalClient:
 
     def cursor(self) -> LogPosition | None:
         """Return the position up to which all is acked, None: none is known yet."""
-        if self._instance is None:
-            return None
-        return self._instance.meta.cursor(self.identity)
+        instance = self._instance  # which another thread may take away
+        return None if instance is None else instance.meta.cursor(self.identity)
 
     def confirm_cursor(self, moved: LogPosition) -> None:
         """Note that the position to which an operator moved the cursor was stored.

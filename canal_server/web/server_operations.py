@@ -147,7 +147,7 @@ class Operations(Protocol):
         """Stop a destination until it is started; returns at once."""
 
     def start_destination(self, destination: str) -> None:
-        """Start a stopped, failed or lazy destination, or retry its source.
+        """Start a stopped, failed or lazy destination, or retry its source or delivery.
 
         Its file of settings is read again. Returns at once.
         """

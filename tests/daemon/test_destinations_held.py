@@ -45,6 +45,16 @@ class TestStoppedByAnOperator:
         assert destinations.running("a") is makes.made[0]
         assert makes.made[0].calls == ["start", "retry"]
 
+    def test_who_wants_to_know(self, destinations_of):
+        """Each start by an operator is told, also of one that runs; not of others."""
+        destinations, told = destinations_of(configs("a", "b"), Makes()), []
+        destinations.on_resume(told.append)
+        destinations.start()
+        destinations.resume("b")
+        with pytest.raises(ClientError):
+            destinations.resume("c")
+        assert told == ["b"]
+
     def test_a_lazy_one(self, destinations_of):
         """A first client does not start it while it is stopped; `resume` starts it."""
         destinations = destinations_of(configs("a", lazy="a"), Makes())

@@ -1,175 +1,47 @@
-"""The worker of a destination, with a broker that fails as the test says."""
+"""The worker of a destination, with a broker that fails as the test says.
+
+What is refused for good is in `test_refused_messages`.
+"""
 
 from __future__ import annotations
 
-import json
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from fix_queue_worker import (
+    DEADLINE_S,
+    LIMITS,
+    TOPIC,
+    WHO,
+    FailingBroker,
+    acked,
+    encode_to,
+)
 from fix_server import DESTINATION, FakeInstance, FakeInstances
 from fix_store import eventually
 from service_calls import put
 
 from canal_server.delivery import queue_worker
-from canal_server.delivery.queue_worker import QueueWorker, WorkerLimits
-from canal_server.errors import ClientError, ProtocolError
+from canal_server.errors import ClientError
 from canal_server.model.identity import ClientIdentity
 from canal_server.protocol import server_session
 from canal_server.protocol.entry_messages import Entry
-from canal_server.protocol.packets import Messages
 from canal_server.protocol.protobuf import decode
-from canal_server.queues.producers.queue_producer import (
-    BrokerUnavailableError,
-    MessageRefusedError,
-    SchemaRefusedError,
-    Sending,
-    Subject,
-    size_of,
-)
-from canal_server.runtime.lifecycle import Deadline
-from canal_server.server.local_client import LocalClient
+from canal_server.queues.producers.queue_producer import BrokerUnavailableError
 from canal_server.server.service import Service
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable
 
-    from canal_server.queues.message_form import Encode
-    from canal_server.queues.producers.queue_producer import Message
-
-WHO = ClientIdentity(DESTINATION, 1001)
-TOPIC, NOTES = "shop", "notes"
-LIMITS = WorkerLimits(4, 100, "")
-DEADLINE_S = 30.0
-
-
-class Broker:
-    """A broker and the producer for it: keeps messages, confirms some at each poll.
-
-    `fails(topic, value)` returns what becomes of a message: an error, or None.
-    """
-
-    def __init__(self, room: int = 1000) -> None:
-        self.room = room
-        self.kept: list[tuple[str, bytes]] = []
-        self.fails: Callable[[str, bytes], Exception | None] = lambda *_: None
-        self.missing: set[str] = set()  # topics
-        self.per_poll = 1000  # messages that a poll confirms
-        self.waiting: list[tuple[Message, Sending]] = []
-        self.last_error = ""
-        self.confirmed = 0
-        self.abandoned = 0
-
-    def open(self) -> None:
-        """Do nothing."""
-
-    def prepare(self, messages: Iterable[Message]) -> None:
-        """Refuse missing topics."""
-        for topic, *_ in messages:
-            if topic in self.missing:
-                raise BrokerUnavailableError(f"topic {topic} does not exist")
-
-    def try_send(self, message: Message, sending: Sending) -> bool:
-        """Keep a message if there is room."""
-        if len(self.waiting) >= self.room:
-            return False
-        sending.note(message[:2], size_of(message))
-        self.waiting.append((message, sending))
-        return True
-
-    def push(self) -> None:
-        """Do nothing: nothing waits for more."""
-
-    def poll(self, timeout_s: float) -> None:
-        """Answer the first messages."""
-        del timeout_s
-        for _ in range(min(self.per_poll, len(self.waiting))):
-            message, sending = self.waiting.pop(0)
-            topic, _, value = message[:3]
-            assert value is not None
-            error = self.fails(topic, value)
-            if error is None:
-                self.kept.append((topic, value))
-                self.confirmed += 1
-            sending.answered(message, error)  # type: ignore[arg-type]
-
-    def renew(self) -> None:
-        """Do nothing: it fails for a while only."""
-
-    def abandon(self, wait_s: float) -> None:
-        """Forget what waits."""
-        del wait_s
-        self.abandoned += len(self.waiting)
-        self.waiting.clear()
-
-    def close(self, wait_s: float) -> None:
-        """Forget what waits."""
-        self.abandon(wait_s)
-
-    def numbers(self, topic: str = TOPIC) -> list[int]:
-        """Return the numbers of the entries that arrived."""
-        return [int(value) for name, value in self.kept if name == topic]
-
-
-def encode(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
-    """Return a message for each entry, with its number."""
-    del batch_id, now_ms
-    return [
-        (TOPIC, 0, str(decode(Entry, each).header.logfile_offset).encode())
-        for each in decode(Messages, body).messages
-    ]
-
-
-def encode_to(topics: int) -> Encode:
-    """Return what deals entries to so many topics in turn."""
-
-    def deal(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
-        values = [each[2] or b"" for each in encode(batch_id, body, now_ms)]
-        return [(f"{TOPIC}{int(each) % topics}", 0, each) for each in values]
-
-    return deal
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for little."""
-    for name in ("ABSENT_S", "IDLE_FETCH_S", "POLL_S"):
-        monkeypatch.setattr(queue_worker, name, 0.005)
-    monkeypatch.setattr(queue_worker, "RETRY_MAX_S", 0.51)
-
-
-@pytest.fixture
-def make(instances: FakeInstances) -> Iterator[Callable[..., QueueWorker]]:
-    """Give a function that starts a worker, which is stopped after the test."""
-    made: list[QueueWorker] = []
-
-    def start(
-        broker: Broker, limits: WorkerLimits = LIMITS, encoder: Encode = encode
-    ) -> QueueWorker:
-        client = LocalClient(Service(instances), instances, WHO)
-        what = f"canal-json, topic {TOPIC}"
-        worker = QueueWorker(
-            client, "a broker", lambda: broker, encoder, limits, what=what
-        )
-        made.append(worker)
-        worker.start()
-        return worker
-
-    yield start
-    for each in made:
-        each.request_stop()
-        assert each.join(Deadline(DEADLINE_S))
-
-
-def acked(instance: FakeInstance) -> int:
-    """Return how many entries were acked."""
-    return instance.store.cursors[WHO.client_id].acked
+    from canal_server.delivery.queue_worker import QueueWorker
+    from canal_server.queues.producers.queue_producer import Message, Sending
 
 
 def test_all_arrives(
     instance: FakeInstance,
-    make: Callable[..., QueueWorker],
+    start_worker: Callable[..., QueueWorker],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Each entry once, in order; all is acked, and counted by topic.
@@ -177,9 +49,9 @@ def test_all_arrives(
     The log has one line, with what is sent where, and the position.
     """
     caplog.set_level("INFO", queue_worker.__name__)
-    broker = Broker()
+    broker = FailingBroker()
     put(instance, *range(20))
-    worker = make(broker)
+    worker = start_worker(broker)
     put(instance, *range(20, 50))
     eventually(lambda: WHO.client_id in instance.store.cursors)
     eventually(lambda: acked(instance) == 50)
@@ -196,14 +68,14 @@ def test_all_arrives(
 @pytest.mark.parametrize("is_few", [False, True])
 def test_what_comes_last_is_pushed(
     instance: FakeInstance,
-    make: Callable[..., QueueWorker],
+    start_worker: Callable[..., QueueWorker],
     monkeypatch: pytest.MonkeyPatch,
     *,
     is_few: bool,
 ) -> None:
     """At once after a batch of a few, else when nothing follows; until it is there."""
     put(instance, *range(20))
-    broker = Broker()
+    broker = FailingBroker()
     broker.per_poll = 0
     calls: list[str] = []
     try_send = broker.try_send
@@ -214,7 +86,7 @@ def test_what_comes_last_is_pushed(
 
     monkeypatch.setattr(broker, "try_send", noted)
     monkeypatch.setattr(broker, "push", lambda: calls.append("push"))
-    make(broker, LIMITS._replace(few_bytes=10**6 if is_few else 1))
+    start_worker(broker, LIMITS._replace(few_bytes=10**6 if is_few else 1))
     eventually(lambda: calls[-3:] == ["push"] * 3)
     batch = ["send"] * 4
     expected = [*batch, "push"] * 5 if is_few else [*batch * 5, "push"]
@@ -226,12 +98,12 @@ def test_what_comes_last_is_pushed(
 
 def test_a_message_that_waits_for_room(
     instance: FakeInstance,
-    make: Callable[..., QueueWorker],
+    start_worker: Callable[..., QueueWorker],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is before it is pushed: it may wait for the answer to that."""
     put(instance, *range(4))
-    broker = Broker(room=1)
+    broker = FailingBroker(room=1)
     poll, pushed = broker.poll, [0]
 
     def after_push(timeout_s: float) -> None:
@@ -241,7 +113,7 @@ def test_a_message_that_waits_for_room(
 
     monkeypatch.setattr(broker, "poll", after_push)
     monkeypatch.setattr(broker, "push", lambda: pushed.__setitem__(0, 1))
-    make(broker)
+    start_worker(broker)
     eventually(lambda: acked(instance) == 4)
     assert broker.numbers() == list(range(4))
 
@@ -251,7 +123,7 @@ def test_a_message_that_waits_for_room(
 @pytest.mark.parametrize("room", [3, 1000])
 def test_failures_at_random(
     instances: FakeInstances,
-    make: Callable[..., QueueWorker],
+    start_worker: Callable[..., QueueWorker],
     rng: random.Random,
     room: int,
     topics: int,
@@ -259,7 +131,7 @@ def test_failures_at_random(
     by_partition: bool,
 ) -> None:
     """Nothing is lost or acked early, and what comes again comes in order."""
-    broker = Broker(room)
+    broker = FailingBroker(room)
     broker.per_poll = 2
     delivered: set[bytes] = set()
     early: list[int] = []
@@ -289,7 +161,7 @@ def test_failures_at_random(
         instance.store.ack = checked  # type: ignore[method-assign]
 
     watch(current)
-    make(broker, LIMITS._replace(by_partition=by_partition), encode_to(topics))
+    start_worker(broker, LIMITS._replace(by_partition=by_partition), encode_to(topics))
     for restarts in range(1, 4):
         eventually(lambda: WHO.client_id in current.store.cursors)  # noqa: B023
         eventually(lambda: acked(current) > 10)  # noqa: B023
@@ -314,13 +186,13 @@ def test_failures_at_random(
 
 
 def test_topics_beside_one_that_refuses(
-    instance: FakeInstance, make: Callable[..., QueueWorker]
+    instance: FakeInstance, start_worker: Callable[..., QueueWorker]
 ) -> None:
     """They get each message once, whatever is tried again, and that is counted.
 
     All of it is acked when the other topic has taken its messages, once and in order.
     """
-    broker = Broker()
+    broker = FailingBroker()
 
     def fails(topic: str, value: bytes) -> Exception | None:
         del value
@@ -329,7 +201,7 @@ def test_topics_beside_one_that_refuses(
 
     broker.fails = fails
     put(instance, *range(60))
-    worker = make(broker, LIMITS._replace(by_partition=True), encode_to(3))
+    worker = start_worker(broker, LIMITS._replace(by_partition=True), encode_to(3))
     eventually(lambda: worker.status().failures > 3)
     status = worker.status()
     assert (status.batches, acked(instance)) == (0, 0)
@@ -344,47 +216,6 @@ def test_topics_beside_one_that_refuses(
         assert worker.status().topics[f"{TOPIC}{number}"][0] == 20
 
 
-def test_a_change_of_which_no_message_can_be_made(
-    instance: FakeInstance,
-    make: Callable[..., QueueWorker],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Tries do not repeat what the broker has confirmed, nor the log its first line.
-
-    Batches before it are not acked meanwhile: one of their topics refuses messages.
-    """
-    caplog.set_level("INFO", queue_worker.__name__)
-    broker, malformed, tried = Broker(), [True], []
-    deal = encode_to(3)
-
-    def fails(topic: str, value: bytes) -> Exception | None:
-        del value
-        refuses = topic == f"{TOPIC}0"
-        return BrokerUnavailableError("a policy forbids it") if refuses else None
-
-    def or_not(batch_id: int, body: bytes, now_ms: int) -> Sequence[Message]:
-        found = deal(batch_id, body, now_ms)
-        if malformed and any(each[2] == b"5" for each in found):
-            tried.append(batch_id)
-            raise ProtocolError("malformed entry in a batch")
-        return found
-
-    broker.fails = fails
-    put(instance, *range(8))
-    worker = make(broker, LIMITS._replace(by_partition=True), or_not)
-    eventually(lambda: len(tried) > 3)
-    assert worker.status().reason == "malformed entry in a batch"
-    assert acked(instance) == 0
-    assert broker.numbers(f"{TOPIC}1") == [1]
-    assert broker.numbers(f"{TOPIC}2") == [2]
-    broker.fails = lambda *_: None
-    malformed.clear()
-    eventually(lambda: acked(instance) == 8)
-    for number in range(3):
-        assert broker.numbers(f"{TOPIC}{number}") == list(range(number, 8, 3))
-    assert sum("begins" in each for each in caplog.messages) == 1
-
-
 def move_cursor(instance: FakeInstance, to: int) -> None:
     """Move the cursor of the delivery to an entry, as an operator does."""
     with instance.moving:
@@ -396,14 +227,14 @@ def move_cursor(instance: FakeInstance, to: int) -> None:
 
 def test_the_cursor_is_moved_while_messages_are_refused(
     instance: FakeInstance,
-    make: Callable[..., QueueWorker],
+    start_worker: Callable[..., QueueWorker],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What was to be sent again is forgotten: only what is after the new position is.
 
     The cursor is moved when all was answered, before anything is sent again.
     """
-    broker = Broker()
+    broker = FailingBroker()
     broker.fails = lambda *_: BrokerUnavailableError("not now")
 
     def move() -> None:
@@ -413,22 +244,22 @@ def test_the_cursor_is_moved_while_messages_are_refused(
 
     monkeypatch.setattr(broker, "renew", move)
     put(instance, *range(8))
-    make(broker, LIMITS._replace(by_partition=True))
+    start_worker(broker, LIMITS._replace(by_partition=True))
     eventually(lambda: acked(instance) == 8)
     assert broker.numbers() == [6, 7]
 
 
 def test_the_cursor_is_moved_while_answers_are_awaited(
-    instance: FakeInstance, make: Callable[..., QueueWorker]
+    instance: FakeInstance, start_worker: Callable[..., QueueWorker]
 ) -> None:
     """A batch from the new position is sent again before what follows it.
 
     It is fetched while older batches are on their way, which are refused later.
     """
-    broker = Broker()
+    broker = FailingBroker()
     broker.per_poll = 0
     put(instance, *range(8))
-    worker = make(broker, LIMITS._replace(by_partition=True))
+    worker = start_worker(broker, LIMITS._replace(by_partition=True))
     eventually(lambda: worker.status().in_flight == 8)
     move_cursor(instance, 8)
     put(instance, *range(8, 12))
@@ -450,14 +281,14 @@ def test_the_cursor_is_moved_while_answers_are_awaited(
 
 def test_a_connection_that_takes_long(
     instance: FakeInstance,
-    make: Callable[..., QueueWorker],
+    start_worker: Callable[..., QueueWorker],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Meanwhile the status says that the brokers are waited for."""
-    broker, answers = Broker(), threading.Event()
+    broker, answers = FailingBroker(), threading.Event()
     monkeypatch.setattr(broker, "open", lambda: answers.wait(DEADLINE_S))
     put(instance, 1)
-    worker = make(broker)
+    worker = start_worker(broker)
     eventually(lambda: worker.status().reason == "for an answer of the brokers")
     assert worker.status().state == "waiting"
     answers.set()
@@ -471,15 +302,15 @@ def _shown(worker: QueueWorker) -> tuple[str, str]:
 
 def test_a_topic_that_is_missing(
     instance: FakeInstance,
-    make: Callable[..., QueueWorker],
+    start_worker: Callable[..., QueueWorker],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It delays delivery, with the reason; nothing is sent twice."""
     caplog.set_level("INFO")
-    broker = Broker()
+    broker = FailingBroker()
     broker.missing.add(TOPIC)
     put(instance, 1, 2)
-    worker = make(broker)
+    worker = start_worker(broker)
     eventually(lambda: worker.status().state == "blocked")
     eventually(lambda: worker.status().reason == f"topic {TOPIC} does not exist")
     broker.missing.clear()
@@ -488,127 +319,19 @@ def test_a_topic_that_is_missing(
     assert "destination example: delivery to a broker continues" in caplog.messages
 
 
-def test_a_message_that_is_too_large(
-    instances: FakeInstances,
-    make: Callable[..., QueueWorker],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Delivery stops, and nothing after it is acked, until the destination restarts.
-
-    The key of the row is in the log, and not in the status.
-    """
-    instance = instances.started[DESTINATION]
-    broker = Broker()
-
-    def fails(topic: str, value: bytes) -> Exception | None:
-        about = Subject("table a.b", "k6")
-        error = MessageRefusedError(topic, 9, "is too large", about)
-        return error if value == b"6" else None
-
-    broker.fails = fails
-    put(instance, *range(4), *range(4, 10))
-    worker = make(broker)
-    eventually(lambda: worker.status().state == "stopped")
-    shown = "topic shop: a message of 9 bytes (table a.b) is too large"
-    assert worker.status().reason == shown
-    assert any(f"{shown}; the row has the key k6" in each for each in caplog.messages)
-    assert acked(instance) == 4
-    broker.fails = lambda *_: None
-    before = list(broker.numbers())
-    del instances.started[DESTINATION]
-    instance.store.close()
-    again = FakeInstance(DESTINATION)
-    put(again, *range(4, 10))
-    instances.started[DESTINATION] = again
-    eventually(lambda: WHO.client_id in again.store.cursors)
-    eventually(lambda: acked(again) == 6)
-    assert broker.numbers()[len(before) :] == list(range(4, 10))
-    assert worker.status().state == "delivering"
-
-
-def test_a_schema_that_is_refused(
-    instance: FakeInstance,
-    make: Callable[..., QueueWorker],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Delivery stops, which is said once, and continues when it is accepted."""
-    monkeypatch.setattr(queue_worker, "SCHEMA_RETRY_S", 0.01)
-    broker, refused, asked = Broker(), [True], []
-
-    def or_not(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
-        found = encode(batch_id, body, now_ms)
-        if refused and any(each[2] == b"5" for each in found):
-            asked.append(batch_id)
-            raise SchemaRefusedError("subject shop-value: not compatible")
-        return found
-
-    put(instance, *range(4), *range(4, 10))
-    worker = make(broker, LIMITS, or_not)
-    eventually(lambda: len(asked) > 3)
-    assert worker.status().state == "stopped"
-    assert worker.status().reason == "subject shop-value: not compatible"
-    assert acked(instance) <= 4
-    assert sum("the registry refuses a schema" in each for each in caplog.messages) == 1
-    refused.clear()
-    eventually(lambda: acked(instance) == 10)
-    eventually(lambda: worker.status().state == "delivering")
-    assert [each for each in broker.numbers() if each > 3] == list(range(4, 10))
-
-
-def test_a_note_in_place_of_a_message(
-    instance: FakeInstance, make: Callable[..., QueueWorker]
-) -> None:
-    """With a topic for notes, delivery continues; the note has the keys of rows."""
-    message = {
-        "data": [{"id": "1", "name": "x" * 5000}, {"id": None, "name": "y"}],
-        "database": "shop", "table": "orders", "type": "INSERT", "pkNames": ["id"],
-        "es": 5, "id": 3, "gtid": "", "isDdl": False,
-    }  # fmt: skip
-    large = json.dumps(message).encode()
-    broker = Broker()
-
-    def fails(topic: str, value: bytes) -> Exception | None:
-        refused = topic == TOPIC and value == large
-        return (
-            MessageRefusedError(topic, len(value), "is too large") if refused else None
-        )
-
-    broker.fails = fails
-
-    def with_large(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
-        found = encode(batch_id, body, now_ms)
-        return [(TOPIC, 2, large) if each[2] == b"2" else each for each in found]
-
-    put(instance, *range(4))
-    worker = make(broker, LIMITS._replace(too_large_topic=NOTES), with_large)
-    eventually(lambda: WHO.client_id in instance.store.cursors)
-    eventually(lambda: acked(instance) == 4)
-    assert broker.numbers() == [0, 1, 3]
-    (note,) = (json.loads(value) for topic, value in broker.kept if topic == NOTES)
-    assert note.pop("reason").endswith("is too large")
-    assert note == {
-        "topic": TOPIC, "partition": 2, "bytes": len(large), "database": "shop",
-        "table": "orders", "type": "INSERT", "es": 5, "gtid": "", "id": 3,
-        "isDdl": False, "pkNames": ["id"], "rows": 2,
-        "keys": [{"id": "1"}, {"id": None}],
-    }  # fmt: skip
-    assert worker.status().too_large == 1
-
-
 def test_a_broker_that_confirms_nothing(
     instance: FakeInstance,
-    make: Callable[..., QueueWorker],
+    start_worker: Callable[..., QueueWorker],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It is said once, with the last error; a limited amount is on its way."""
     monkeypatch.setattr(queue_worker, "BLOCKED_AFTER_S", 0.05)
-    broker = Broker()
+    broker = FailingBroker()
     broker.per_poll = 0
     broker.last_error = "Connection refused"
     put(instance, *range(1000, 1100))
-    worker = make(broker, LIMITS._replace(in_flight_bytes=40))
+    worker = start_worker(broker, LIMITS._replace(in_flight_bytes=40))
     eventually(lambda: worker.status().state == "blocked")
     assert worker.status().reason == "Connection refused"
     assert worker.status().in_flight_bytes == 48  # a batch of 4 more than 40
@@ -620,14 +343,14 @@ def test_a_broker_that_confirms_nothing(
 
 
 def test_the_destination_ends_while_the_broker_is_away(
-    instances: FakeInstances, make: Callable[..., QueueWorker]
+    instances: FakeInstances, start_worker: Callable[..., QueueWorker]
 ) -> None:
     """What waits is forgotten: another server may deliver it by now."""
     instance = instances.started[DESTINATION]
-    broker = Broker()
+    broker = FailingBroker()
     broker.per_poll = 0
     put(instance, *range(100))
-    worker = make(broker, LIMITS._replace(in_flight_bytes=10))
+    worker = start_worker(broker, LIMITS._replace(in_flight_bytes=10))
     eventually(lambda: worker.status().in_flight > 0)
     assert worker.status().state == "delivering"
     del instances.started[DESTINATION]

@@ -361,7 +361,7 @@ def test_check(
 
     (queue, topic) = found(**BY_KEY)
     assert f"kafka at {kafka.servers} answers, 0 topics" in queue
-    assert "warn" in topic
+    assert "FAIL" in topic
     assert "topic shop does not exist" in topic
     assert "create it with 4 partitions" in topic
     kafka.create("shop", 2)

@@ -6,6 +6,7 @@ With CANAL_INTEROP=1, as Kafka comes from Maven.
 from __future__ import annotations
 
 import json
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -93,18 +94,30 @@ class SeveralDestinations:
         return dict(found["delivery"])
 
 
-@pytest.mark.parametrize("mode", ["at least once", "exactly once"])
-def test_one_that_is_held_up(
+@pytest.mark.parametrize(
+    ("mode", "again"),
+    [
+        ("at least once", "restart"),
+        ("at least once", "start"),
+        ("exactly once", "restart"),
+        ("exactly once", "start"),
+    ],
+)
+def test_one_that_is_held_up(  # noqa: PLR0917  # fixtures
     stopped: Pipeline,
     make_kafka: Callable[..., Kafka],
     rng: random.Random,
+    monkeypatch: pytest.MonkeyPatch,
     mode: str,
+    again: str,
 ) -> None:
     """A message too large for its topic, and a missing topic, hold up nobody else.
 
-    What is held up is there when the topics are as they should be.
+    What is held up is there when the topics are as they should be, after a restart of
+    the server, or a start of the destination, which runs.
     """
     exactly_once = mode == "exactly once"
+    monkeypatch.setenv("CANAL_HTTP_PORT", "0")  # a free one
     kafka = make_kafka("auto.create.topics.enable=false")
     several = SeveralDestinations(stopped, kafka, exactly_once=exactly_once)
     kafka.create(TOO_LARGE, 1, SMALL)
@@ -133,7 +146,15 @@ def test_one_that_is_held_up(
     kafka.create(MISSING, 1)
     wait_until(lambda: several.have_all([MISSING]), process)
     kafka.alter(TOO_LARGE, {"max.message.bytes": "1048576"})
-    stopped.stop()
-    stopped.start()
-    wait_until(lambda: several.have_all(NAMES), stopped.process)
+    if again == "restart":
+        stopped.stop()
+        stopped.start()
+    else:
+        port = ask(stopped.conf, "status")["http_port"]
+        url = f"http://127.0.0.1:{port}/api/v1/destinations/{TOO_LARGE}/start"
+        with urllib.request.urlopen(urllib.request.Request(url, method="POST")) as done:
+            assert done.status == 202
+    process = stopped.process
+    wait_until(lambda: several.have_all(NAMES), process)
+    wait_until(lambda: several.delivery_of(TOO_LARGE)["state"] == "delivering", process)
     stopped.stop()

@@ -146,8 +146,9 @@ def test_leases():
 def test_a_delivery(state: State, *, fails: bool) -> None:
     """Its state, and for how long it has been one in which nothing is delivered."""
     delivery = DeliveryStatus(
-        queue="kafka at k:9092", state=state, reason="", since_ms=0, in_flight=0,
-        in_flight_bytes=0, batches=1, failures=2, too_large=0, topics={"shop": (3, 9)},
+        queue="kafka at k:9092", state=state, reason="", since_ms=0, position="",
+        in_flight=0, in_flight_bytes=0, batches=1, failures=2, too_large=0,
+        topics={"shop": (3, 9)},
     )  # fmt: skip
     reading = reading_of(instance_metrics())
     status = {**reading.status, "delivery": delivery.as_json()}

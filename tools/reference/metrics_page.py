@@ -148,6 +148,7 @@ def _reading() -> Reading:
         state=State.DELIVERING,
         reason="",
         since_ms=0,
+        position="",
         in_flight=0,
         in_flight_bytes=0,
         batches=0,

@@ -51,6 +51,10 @@ def delivery_text(delivery: dict[str, Any]) -> str:
     sent = f"{delivery['messages']} messages since the start"
     if waiting := delivery["in_flight"]:
         sent += f", {waiting} not confirmed"
+    if notes := delivery.get("too_large"):
+        sent += f", {notes} too large and replaced by notes"
+    if position := delivery.get("position"):
+        sent += f"; delivered up to {position}"
     return f"{text}; {sent}"
 
 

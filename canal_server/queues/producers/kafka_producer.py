@@ -443,7 +443,7 @@ class KafkaProducer:
         topic, words, settings = message[0], self._refusals, self._topic_settings
         if self._is_single:
             limit = settings.limit_below(topic, size_of(message), sending)
-            return _refused(message, words.topic_limit(limit))
+            return _refused(message, words.topic_limit(topic, limit))
         self._wants_single = self._is_spent = True
         batch_bytes = str(self._config.get(_BATCH, _BATCH_BYTES))
         return BrokerUnavailableError(

@@ -33,7 +33,8 @@ class Refusals:
     """The words for refusals; the defaults are those of the server's settings.
 
     `partitions_of` returns how many partitions a topic is to have. `notes_topic` gets
-    notes in place of messages that are too large; empty: none does.
+    notes in place of messages that are too large; empty: none does. `sends_notes`: it
+    does so in fact.
     """
 
     servers_key: str = "kafka.bootstrap.servers"
@@ -43,9 +44,10 @@ class Refusals:
     batch_key: str = "kafka.batch.size"
     batch_note: str = "; 16384 counts as not set"
     restart: str = " and restart canal-server"
-    start: str = ", and stop and start the destination"
+    start: str = ", and start the destination"
     notes_key: str = "canal.mq.tooLargeTopic"
     notes_topic: str = ""
+    sends_notes: bool = True
     create: str = "set canal.mq.topics.create = true, "
     has_keys: bool = False  # messages have them where tables have a primary key
     creates_compacted: bool = False
@@ -61,17 +63,20 @@ class Refusals:
             f"{self._notes}"
         )
 
-    def topic_limit(self, setting: Any) -> str:
+    def topic_limit(self, topic: str, setting: Any) -> str:
         """Return why a message is refused that is too large for its topic.
 
-        `setting` is `max.message.bytes` as the brokers report it, None: unknown.
+        `setting` is `max.message.bytes` as the brokers report it, None: unknown. A
+        delivery that has sent a note goes on by itself.
         """
+        goes_on = self.notes_topic and self.sends_notes and topic != self.notes_topic
+        start = "" if goes_on else self.start
         if setting is None:
             limit = f"{TOPIC_LIMIT} of the topic, or {_BROKER_LIMIT} of the brokers,"
-            return f"is larger than {limit} allows: raise it{self.start}{self._notes}"
+            return f"is larger than {limit} allows: raise it{start}{self._notes}"
         return (
             f"is larger than {_limit_of(setting)}: raise {TOPIC_LIMIT} of the"
-            f" topic{self.start}{self._notes}"
+            f" topic{start}{self._notes}"
         )
 
     def small_batches(self, topic: str, setting: Any, batch_bytes: str) -> str:

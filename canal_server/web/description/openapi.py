@@ -322,7 +322,8 @@ def document(version: str) -> Json:
             },
             f"{one}/start": {
                 "post": action(
-                    "Start a stopped, failed or lazy one, with its file as it is now.",
+                    "Start a stopped, failed or lazy one, with its file as it is now,"
+                    " or retry a source, or a delivery that has stopped.",
                     {},
                     "202",
                 )

@@ -188,11 +188,13 @@ function showActions(card, each) {
   if (focused) (buttons.find((b) => b.textContent === focused) ?? buttons.at(-2)).focus();
 }
 
-// A start reads the settings again. One that runs, and cannot read its source, is retried.
+// A start reads the settings again. One that runs, and cannot read its source, is retried, and so
+// is a delivery that has stopped.
 function requestedOf(each) {
   if (each.state === "stopped") return ["Start"];
   if (each.state === "failed" || each.state === "idle") return ["Start", "Stop"];
-  return each.running && each.error ? ["Retry", "Stop"] : ["Stop"];
+  const fails = each.error || each.delivery?.state === "stopped";
+  return each.running && fails ? ["Retry", "Stop"] : ["Stop"];
 }
 
 // Shows who changed a table, when, and how its columns differ since.

@@ -53,3 +53,18 @@ def test_a_delivery_that_waits(reason, expected):
     (line,) = standing_lines({"delivery": delivery})
     text = f"delivery to kafka at a:9092 waits {expected}"
     assert line == f"{text}; 0 messages since the start"
+
+
+def test_a_delivery_that_has_stopped():
+    """The line has what was left out, and the position up to which all is delivered."""
+    delivery = {
+        "queue": "kafka at a:9092", "reason": "too large", "since_ms": 0,
+        "state": "stopped", "messages": 7, "in_flight": 2, "too_large": 1,
+        "position": "b.000001:4",
+    }  # fmt: skip
+    (line,) = standing_lines({"delivery": delivery})
+    assert "has stopped: too large (since " in line
+    assert line.endswith(
+        "; 7 messages since the start, 2 not confirmed, 1 too large and replaced by"
+        " notes; delivered up to b.000001:4"
+    )

@@ -155,7 +155,7 @@ def test_words_for_refusals() -> None:
         words.missing(TOPIC, "a:9092", 2),
         words.own_limit("5"),
         words.buffer_limit,
-        words.topic_limit(None),
+        words.topic_limit(TOPIC, None),
         words.small_batches(TOPIC, None, "5"),
         words.no_key(TOPIC, "table a.b"),
         words.of_connection("a:9/bootstrap: Invalid response size 5"),

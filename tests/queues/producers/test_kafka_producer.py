@@ -79,8 +79,8 @@ def test_a_topic_for_smaller_batches(kafka: Kafka, rng: random.Random) -> None:
     assert isinstance(error, MessageRefusedError)
     assert str(error) == (
         "topic shop: a message of 200000 bytes is larger than max.message.bytes ="
-        " 100000 of the topic: raise max.message.bytes of the topic, and stop and start"
-        " the destination, or set canal.mq.tooLargeTopic"
+        " 100000 of the topic: raise max.message.bytes of the topic, and start the"
+        " destination, or set canal.mq.tooLargeTopic"
     )
     # With a key, it is known as well, among others that are accepted.
     keyed: Message = (TOPIC, 0, large[2], b"key", [("header", b"1")])

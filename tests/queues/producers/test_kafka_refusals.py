@@ -46,7 +46,18 @@ def test_a_topic_of_notes_is_not_proposed_twice() -> None:
     """Who has it needs no advice to set it."""
     assert "canal.mq.tooLargeTopic" in Refusals().own_limit("5")
     assert "tooLarge" not in Refusals(notes_topic="notes").own_limit("5")
-    assert "tooLarge" not in Refusals(notes_topic="notes").topic_limit(None)
+    assert "tooLarge" not in Refusals(notes_topic="notes").topic_limit("shop", None)
+
+
+def test_a_start_is_advised_where_delivery_has_stopped() -> None:
+    """Not where a note was sent; where none can be, as its own topic refuses it."""
+    begins = ", and start the destination"
+    with_notes = Refusals(notes_topic="notes")
+    assert begins not in with_notes.topic_limit("shop", None)
+    assert begins in with_notes.topic_limit("notes", None)
+    assert begins in Refusals().topic_limit("shop", None)
+    unable = Refusals(notes_topic="notes", sends_notes=False)
+    assert begins in unable.topic_limit("shop", None)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.config.queue_section import CLIENT_ID
 from canal_server.config.schema import BatchMode, ServerMode
+from canal_server.delivery.first_delivery import FirstDelivery
 from canal_server.delivery.queue_kinds import (
     KafkaKind,
     check_producer,
@@ -284,6 +285,7 @@ def stored_positions(
         ClientIdentity(instance.destination, CLIENT_ID),
         partial(kind.transactional_producer, instance.destination),
         on_wait=on_wait,
+        first=FirstDelivery(instance),
     )
 
 

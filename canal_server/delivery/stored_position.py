@@ -21,6 +21,7 @@ from canal_server.queues.producers.queue_producer import BrokerUnavailableError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from canal_server.delivery.first_delivery import FirstDelivery
     from canal_server.model.identity import ClientIdentity
     from canal_server.model.positions import LogPosition
     from canal_server.ports import MetaManager
@@ -88,19 +89,27 @@ def continue_at_stored(
     stop: Stop,
     *,
     on_wait: Callable[[str, str], None] = lambda *_: None,
+    first: FirstDelivery | None = None,
 ) -> None:
     """Move a client's cursor to the position in the message queue, if that is newer.
 
     Waits for the brokers until a stop. Raises CanalError, also for the stop. `on_wait`
-    is passed the destination and why it waits, "" when it does not any more.
+    is passed the destination and why it waits, "" when it does not any more. After a
+    wait for brokers that have no position, a client without a cursor begins at `first`.
     """
     name, cursor = identity.destination, meta.cursor(identity)
     since, has_waited = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}+00:00", False
+    if cursor is not None:
+        first = None
+    if first is not None:
+        first.note()  # before the brokers are asked, which may take a while
 
     def note_wait(why: str) -> None:
         nonlocal has_waited
         has_waited = True
         on_wait(name, why)
+        if first is not None:
+            first.note()
 
     producer = make_producer()
     try:
@@ -109,15 +118,13 @@ def continue_at_stored(
         on_wait(name, "")
         producer.close(0.0)
     if value is None:
-        if has_waited and cursor is None:
-            delivery_messages.NO_POSITION_AFTER_WAIT.log(log, name, since, name, since)
+        if has_waited and first is not None and not first.is_configured:
+            _begin_at(first, identity, meta, since)
         return
     stored = decoded(value)
     if not is_newer(stored, cursor):
         return
-    if not meta.has_subscribed(identity):
-        meta.subscribe(identity)
-    meta.update_cursor(identity, stored)
+    _move(meta, identity, stored)
     log.info(
         "destination %s: delivery continues at %s, which the message queue has; the"
         " stored cursor is %s",
@@ -125,6 +132,30 @@ def continue_at_stored(
         stored,
         cursor or "not set",
     )
+
+
+def _begin_at(
+    first: FirstDelivery, identity: ClientIdentity, meta: MetaManager, since: str
+) -> None:
+    """Begin where the binlog ended before the wait; say so if that is not possible."""
+    name, position = identity.destination, first.position()
+    if position is None:
+        why = first.why_not
+        delivery_messages.NO_POSITION_AFTER_WAIT.log(log, name, since, why, name, since)
+        return
+    _move(meta, identity, position)
+    log.info(
+        "destination %s: nothing was delivered before, delivery begins at %s, where the"
+        " binlog ended when it began to wait for the message queue",
+        name,
+        position,
+    )
+
+
+def _move(meta: MetaManager, identity: ClientIdentity, position: LogPosition) -> None:
+    if not meta.has_subscribed(identity):
+        meta.subscribe(identity)
+    meta.update_cursor(identity, position)
 
 
 def _position(

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from alarm_scene import Scene
-from transactions_in_memory import WHO, Broker
 
 from canal_server.cli.status.status_check import Limits, findings
-from canal_server.delivery import stored_position
 from canal_server.delivery.position_waits import PositionWaits
-from canal_server.delivery.stored_position import continue_at_stored
-from canal_server.position.memory_meta import MemoryMetaManager
-from canal_server.queues.producers.queue_producer import BrokerUnavailableError
-from canal_server.runtime.lifecycle import Stop
 from canal_server.web.note_texts import error_notes
 
 STATUS: dict[str, object] = {
@@ -60,23 +53,3 @@ def test_what_is_said_of_one_that_waits() -> None:
     (note,) = error_notes(str(status["error"]))
     assert note["anchor"] == "position-not-read"
     assert note["remedy"].startswith("Start the brokers")
-
-
-@pytest.mark.parametrize("refusals", [0, 2])
-def test_brokers_that_have_no_position_after_a_wait(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, refusals: int
-) -> None:
-    """What is committed meanwhile is left out: the log says so, and what to do."""
-    monkeypatch.setattr(stored_position, "RETRY_S", 0.0)
-    broker, left = Broker(), [BrokerUnavailableError("away")] * refusals
-    opened = broker.open
-
-    def open_() -> None:
-        if left:
-            raise left.pop()
-        opened()
-
-    monkeypatch.setattr(broker, "open", open_)
-    continue_at_stored(WHO, lambda: broker, MemoryMetaManager(), Stop())
-    said = "position seek --destination" in caplog.text
-    assert said == bool(refusals)

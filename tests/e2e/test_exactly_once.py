@@ -307,3 +307,28 @@ def test_a_broker_that_is_away(
     wait_until(lambda: topic.has_all(shop), pipeline.process)
     assert topic.log == all_ids(6)
     pipeline.stop()
+
+
+def test_a_first_start_before_the_broker(
+    deliver: Callable[..., Pipeline], kafka: Kafka, rng: random.Random
+) -> None:
+    """What is committed while nobody answers arrives, once, also after a kill."""
+    kafka.kill()
+    start = "canal.instance.master."
+    pipeline = deliver({}, **{f"{start}journal.name": None, f"{start}position": None})
+    pipeline.process.wait_for_log("waits for its position in the message queue: Kafka")
+    shop = Shop(pipeline, rng)
+    shop.write(5)
+    kafka.start()
+    pipeline.process.wait_for_log("nothing was delivered before, delivery begins at")
+    topic = followed(kafka, "example", 1)
+    wait_until(lambda: topic.has_all(shop), pipeline.process)
+    shop.write(2)
+    wait_until(lambda: topic.has_all(shop), pipeline.process)
+    assert arrived(topic) == all_ids(7)
+    pipeline.kill()
+    pipeline.start()
+    shop.write(1)
+    wait_until(lambda: topic.has_all(shop), pipeline.process)
+    assert topic.log == all_ids(8)
+    pipeline.stop()

@@ -1,0 +1,160 @@
+"""Where a destination begins that has delivered nothing, after a wait for brokers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from purge import purge
+from transactions_in_memory import WHO, Broker
+
+from canal_server.config.schema import (
+    HostConfig,
+    HostPort,
+    InstanceConfig,
+    SourceConfig,
+)
+from canal_server.delivery import stored_position
+from canal_server.delivery.first_delivery import NO_SOURCE, FirstDelivery
+from canal_server.delivery.stored_position import continue_at_stored, encoded
+from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.position.memory_meta import MemoryMetaManager
+from canal_server.queues.producers.queue_producer import BrokerUnavailableError
+from canal_server.runtime.lifecycle import Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def at(offset: int) -> LogPosition:
+    """Return a position."""
+    return LogPosition(LogIdentity("db", 3306), EntryPosition("b.000001", offset))
+
+
+class Noted(FirstDelivery):
+    """One without a source, which has answered at some request, or never."""
+
+    def __init__(self, *, answers_at: int = 1, is_purged: bool = False) -> None:
+        super().__init__(InstanceConfig(destination="example"))
+        self.asked = 0
+        self._answers_at, self._is_purged = answers_at, is_purged
+
+    def note(self) -> None:
+        """Count the requests."""
+        self.asked += 1
+
+    def position(self) -> LogPosition | None:
+        """Return a position if there is one."""
+        return None if self._is_purged or self.asked < self._answers_at else at(4)
+
+
+@pytest.fixture
+def begin(monkeypatch: pytest.MonkeyPatch) -> Callable[..., LogPosition | None]:
+    """Give a function that returns the cursor after brokers were away so often."""
+    monkeypatch.setattr(stored_position, "RETRY_S", 0.0)
+
+    def run(
+        away: int,
+        first: FirstDelivery,
+        stored: LogPosition | None = None,
+        cursor: LogPosition | None = None,
+    ) -> LogPosition | None:
+        broker, left = Broker(), [BrokerUnavailableError("away")] * away
+        opened, meta = broker.open, MemoryMetaManager()
+        if cursor is not None:
+            meta.subscribe(WHO)
+            meta.update_cursor(WHO, cursor)
+
+        def open_() -> None:
+            if left:
+                raise left.pop()
+            opened()
+
+        monkeypatch.setattr(broker, "open", open_)
+        value = None if stored is None else encoded(stored)
+        monkeypatch.setattr(broker, "position", lambda *_: value)
+        continue_at_stored(WHO, lambda: broker, meta, Stop(), first=first)
+        assert meta.has_subscribed(WHO) == (meta.cursor(WHO) is not None)
+        return meta.cursor(WHO)
+
+    return run
+
+
+def test_it_begins_where_the_wait_began(
+    begin: Callable[..., LogPosition | None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a wait nothing is moved; else to the end that was noted first."""
+    assert begin(0, Noted()) is None
+    assert begin(2, Noted()) == at(4)
+    late = Noted(answers_at=3)
+    assert begin(2, late) == at(4)
+    assert late.asked == 3
+    assert "position seek" not in caplog.text
+
+
+def test_who_has_delivered_something(
+    begin: Callable[..., LogPosition | None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The position of the brokers and a cursor count; the source is not asked."""
+    assert begin(2, Noted(), stored=at(2)) == at(2)
+    unasked = Noted()
+    assert begin(2, unasked, cursor=at(3)) == at(3)
+    assert unasked.asked == 0
+    assert "position seek" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "first", [Noted(answers_at=9), Noted(is_purged=True)], ids=["silent", "purged"]
+)
+def test_a_position_that_is_not_known(
+    begin: Callable[..., LogPosition | None],
+    caplog: pytest.LogCaptureFixture,
+    first: Noted,
+) -> None:
+    """What was committed meanwhile is left out: the log says so, and what to do."""
+    assert begin(2, first) is None
+    assert "it begins at the end of the binlog now; to deliver what" in caplog.text
+    assert "position seek --destination example --to 20" in caplog.text
+
+
+def of_source(server: Any, port: int = 0, **start: Any) -> FirstDelivery:
+    """Return that of a destination with this source, perhaps at another port."""
+    address = HostPort(server.host, port or server.port)
+    master = HostConfig(address=address, **start)
+    source = SourceConfig(master=master, user=server.user, password=server.password)
+    return FirstDelivery(InstanceConfig(destination="example", source=source))
+
+
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_the_end_of_a_source(own_server: Any, flavour: str) -> None:
+    """It is noted once; what is written later follows it, until that is purged."""
+    server = own_server(flavour)
+    first = of_source(server)
+    first.note()
+    file, offset = server.binlog_position()
+    noted = first.position()
+    assert noted is not None
+    assert noted.position.order() == EntryPosition(file, offset).order()
+    server.execute("CREATE DATABASE d", "CREATE TABLE d.t (a INT)")
+    first.note()
+    assert first.position() == noted
+    purge(server)
+    assert first.position() is None
+    assert first.why_not.startswith("the source no longer has the binlog")
+
+
+def test_a_start_that_is_configured(source_server: Any) -> None:
+    """Nothing is noted then. A GTID set counts in GTID mode only."""
+    first = of_source(source_server, timestamp_ms=1)
+    assert first.is_configured
+    first.note()
+    assert first.position() is None
+    assert not of_source(source_server, gtid="0-1-5").is_configured
+
+
+def test_a_source_that_does_not_answer(source_server: Any) -> None:
+    """It delays nothing but the position, and that is the reason."""
+    first = of_source(source_server, port=9)
+    first.note()
+    assert first.position() is None
+    assert first.why_not == NO_SOURCE

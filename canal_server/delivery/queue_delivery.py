@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.config.queue_section import CLIENT_ID
-from canal_server.config.schema import BatchMode, ServerMode
+from canal_server.config.schema import BatchMode, ServerMode, Wiring
 from canal_server.delivery.first_delivery import FirstDelivery
 from canal_server.delivery.queue_kinds import (
     KafkaKind,
@@ -266,6 +266,13 @@ def stored_positions(
         problems.append(
             "a destination with several sources cannot be delivered with"
             f" {EXACTLY_ONCE}: make it a destination for each source"
+        )
+    if instance.position.wiring is Wiring.MEMORY:
+        problems.append(
+            "canal.instance.global.spring.xml = classpath:spring/memory-instance.xml"
+            " begins at the end of the binlog at each start, so changes are missing"
+            f" that {EXACTLY_ONCE} has: set it to classpath:spring/file-instance.xml,"
+            " or to classpath:spring/default-instance.xml with a ZooKeeper"
         )
     if instance.filter.transaction_entry:
         problems.append(

@@ -12,7 +12,9 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from canal_server.config.queue_section import CLIENT_ID
 from canal_server.core.gtid.transaction_count import transactions_between
+from canal_server.delivery.first_delivery import PURGED
 from canal_server.errors import CanalError, ConnectionLost
 from canal_server.messages import delivery_messages
 from canal_server.position.sidecar import entry_from_json, entry_to_json
@@ -94,13 +96,13 @@ def continue_at_stored(
     """Move a client's cursor to the position in the message queue, if that is newer.
 
     Waits for the brokers until a stop. Raises CanalError, also for the stop. `on_wait`
-    is passed the destination and why it waits, "" when it does not any more. After a
-    wait for brokers that have no position, a client without a cursor begins at `first`.
+    is passed the destination and why it waits, "" when it does not any more. If the
+    brokers have no position and no client has a cursor, it begins at `first`.
     """
     name, cursor = identity.destination, meta.cursor(identity)
     since, has_waited = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}+00:00", False
-    if cursor is not None:
-        first = None
+    if any(meta.cursor(each) is not None for each in meta.subscriptions(name)):
+        first = None  # reading begins at a cursor, or before it
     if first is not None:
         first.note()  # before the brokers are asked, which may take a while
 
@@ -118,8 +120,12 @@ def continue_at_stored(
         on_wait(name, "")
         producer.close(0.0)
     if value is None:
-        if has_waited and first is not None and not first.is_configured:
-            _begin_at(first, identity, meta, since)
+        if first is not None and not first.is_configured:
+            position = first.position(stop)
+            if position is not None:
+                _begin_at(position, identity, meta)
+            elif has_waited:
+                _warn_of_loss(name, since, first)
         return
     stored = decoded(value)
     if not is_newer(stored, cursor):
@@ -135,20 +141,28 @@ def continue_at_stored(
 
 
 def _begin_at(
-    first: FirstDelivery, identity: ClientIdentity, meta: MetaManager, since: str
+    position: LogPosition, identity: ClientIdentity, meta: MetaManager
 ) -> None:
-    """Begin where the binlog ended before the wait; say so if that is not possible."""
-    name, position = identity.destination, first.position()
-    if position is None:
-        why = first.why_not
-        delivery_messages.NO_POSITION_AFTER_WAIT.log(log, name, since, why, name, since)
-        return
     _move(meta, identity, position)
     log.info(
         "destination %s: nothing was delivered before, delivery begins at %s, where the"
-        " binlog ended when it began to wait for the message queue",
-        name,
+        " binlog ended when the destination started",
+        identity.destination,
         position,
+    )
+
+
+def _warn_of_loss(destination: str, since: str, first: FirstDelivery) -> None:
+    to = "oldest" if first.why_not == PURGED else since
+    delivery_messages.NO_POSITION_AFTER_WAIT.log(
+        log,
+        destination,
+        since,
+        first.why_not,
+        first.conf_option,
+        destination,
+        CLIENT_ID,
+        to,
     )
 
 

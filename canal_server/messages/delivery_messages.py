@@ -85,16 +85,16 @@ NO_POSITION_AFTER_WAIT = Message(
     name="no-position-after-wait",
     level=WARNING,
     text="destination %s: the brokers could not be asked for its position since %s, and"
-    " have none; %s, so it begins at the end of the binlog now; to deliver what was"
-    " committed in the meantime, run `canal-server position seek --destination %s --to"
-    " %s`",
+    " have none; %s, so it begins at the end of the binlog now; to deliver what the"
+    " binlog has of the time before, run `canal-server position seek %s--destination %s"
+    " --client-id %s --to %s`",
     meaning="A destination that has never delivered anything, and has no"
     " [start position](configuration.md#canalinstancemasterjournalname), begins at the"
     " end of the binlog. With"
     " [`canal.mq.exactlyOnce`](configuration.md#canalmqexactlyonce), whether it has"
     " delivered something is known only when the brokers answer. It begins where the"
-    " binlog ended before, unless the source could not be asked for that, or has purged"
-    " what follows.",
+    " binlog ended when it started, unless the source could not be asked for that, or"
+    " has purged what follows.",
     remedy="Run the command in the text, or configure where it starts.",
 )
 

@@ -1,10 +1,14 @@
-"""Where a destination begins that has delivered nothing, after a wait for brokers."""
+"""Where a destination begins that has delivered nothing, when brokers answer late."""
 
 from __future__ import annotations
 
+import socket
+import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fix_store import eventually
 from purge import purge
 from transactions_in_memory import WHO, Broker
 
@@ -15,7 +19,7 @@ from canal_server.config.schema import (
     SourceConfig,
 )
 from canal_server.delivery import stored_position
-from canal_server.delivery.first_delivery import NO_SOURCE, FirstDelivery
+from canal_server.delivery.first_delivery import NO_SOURCE, PURGED, FirstDelivery
 from canal_server.delivery.stored_position import continue_at_stored, encoded
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.memory_meta import MemoryMetaManager
@@ -38,13 +42,16 @@ class Noted(FirstDelivery):
         super().__init__(InstanceConfig(destination="example"))
         self.asked = 0
         self._answers_at, self._is_purged = answers_at, is_purged
+        if is_purged:
+            self.why_not = PURGED
 
     def note(self) -> None:
         """Count the requests."""
         self.asked += 1
 
-    def position(self) -> LogPosition | None:
+    def position(self, stop: Stop) -> LogPosition | None:
         """Return a position if there is one."""
+        assert not stop.requested()
         return None if self._is_purged or self.asked < self._answers_at else at(4)
 
 
@@ -58,12 +65,17 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Callable[..., LogPosition | None]:
         first: FirstDelivery,
         stored: LogPosition | None = None,
         cursor: LogPosition | None = None,
+        other: LogPosition | None = None,
     ) -> LogPosition | None:
         broker, left = Broker(), [BrokerUnavailableError("away")] * away
         opened, meta = broker.open, MemoryMetaManager()
         if cursor is not None:
             meta.subscribe(WHO)
             meta.update_cursor(WHO, cursor)
+        if other is not None:
+            client = replace(WHO, client_id=7)
+            meta.subscribe(client)
+            meta.update_cursor(client, other)
 
         def open_() -> None:
             if left:
@@ -83,8 +95,9 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Callable[..., LogPosition | None]:
 def test_it_begins_where_the_wait_began(
     begin: Callable[..., LogPosition | None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without a wait nothing is moved; else to the end that was noted first."""
-    assert begin(0, Noted()) is None
+    """It is the end that was noted first, whether the brokers were away or slow."""
+    assert begin(0, Noted()) == at(4)
+    assert begin(0, Noted(answers_at=2)) is None
     assert begin(2, Noted()) == at(4)
     late = Noted(answers_at=3)
     assert begin(2, late) == at(4)
@@ -103,18 +116,32 @@ def test_who_has_delivered_something(
     assert "position seek" not in caplog.text
 
 
+def test_another_client_with_a_cursor(
+    begin: Callable[..., LogPosition | None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Reading begins at its cursor, and so does delivery: nothing is left out."""
+    first = Noted()
+    assert begin(2, first, other=at(2)) is None
+    assert first.asked == 0
+    assert "position seek" not in caplog.text
+
+
 @pytest.mark.parametrize(
-    "first", [Noted(answers_at=9), Noted(is_purged=True)], ids=["silent", "purged"]
+    ("first", "to"),
+    [(Noted(answers_at=9), "20"), (Noted(is_purged=True), "oldest`")],
+    ids=["silent", "purged"],
 )
 def test_a_position_that_is_not_known(
     begin: Callable[..., LogPosition | None],
     caplog: pytest.LogCaptureFixture,
     first: Noted,
+    to: str,
 ) -> None:
     """What was committed meanwhile is left out: the log says so, and what to do."""
     assert begin(2, first) is None
     assert "it begins at the end of the binlog now; to deliver what" in caplog.text
-    assert "position seek --destination example --to 20" in caplog.text
+    command = "position seek --destination example --client-id 1001 --to"
+    assert f"{command} {to}" in caplog.text
 
 
 def of_source(server: Any, port: int = 0, **start: Any) -> FirstDelivery:
@@ -125,22 +152,28 @@ def of_source(server: Any, port: int = 0, **start: Any) -> FirstDelivery:
     return FirstDelivery(InstanceConfig(destination="example", source=source))
 
 
+def noted_by(first: FirstDelivery) -> LogPosition:
+    """Return the position once the source has answered."""
+    first.note()
+    eventually(lambda: first.position(Stop()))
+    found = first.position(Stop())
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
 def test_the_end_of_a_source(own_server: Any, flavour: str) -> None:
     """It is noted once; what is written later follows it, until that is purged."""
     server = own_server(flavour)
     first = of_source(server)
-    first.note()
+    noted = noted_by(first)
     file, offset = server.binlog_position()
-    noted = first.position()
-    assert noted is not None
     assert noted.position.order() == EntryPosition(file, offset).order()
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (a INT)")
-    first.note()
-    assert first.position() == noted
+    assert noted_by(first) == noted
     purge(server)
-    assert first.position() is None
-    assert first.why_not.startswith("the source no longer has the binlog")
+    assert first.position(Stop()) is None
+    assert first.why_not == PURGED
 
 
 def test_a_start_that_is_configured(source_server: Any) -> None:
@@ -148,13 +181,28 @@ def test_a_start_that_is_configured(source_server: Any) -> None:
     first = of_source(source_server, timestamp_ms=1)
     assert first.is_configured
     first.note()
-    assert first.position() is None
+    assert first.position(Stop()) is None
     assert not of_source(source_server, gtid="0-1-5").is_configured
 
 
-def test_a_source_that_does_not_answer(source_server: Any) -> None:
+@pytest.mark.parametrize("is_silent", [False, True], ids=["closed", "silent"])
+def test_a_source_that_does_not_answer(source_server: Any, is_silent: bool) -> None:
     """It delays nothing but the position, and that is the reason."""
-    first = of_source(source_server, port=9)
-    first.note()
-    assert first.position() is None
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # accepts, says nothing
+        port = listener.getsockname()[1] if is_silent else 9
+        first = of_source(source_server, port=port)
+        first.note()
+        assert first.position(Stop()) is None
     assert first.why_not == NO_SOURCE
+
+
+def test_a_stop_while_the_source_is_asked(
+    own_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stop does not wait for an answer about what is purged."""
+    first = of_source(own_server("mysql"))
+    noted, answers, stop = noted_by(first), threading.Event(), Stop()
+    monkeypatch.setattr(first, "_has_all_from", lambda _: answers.wait())
+    stop.request()
+    assert first.position(stop) == noted
+    answers.set()

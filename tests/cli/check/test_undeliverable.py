@@ -27,6 +27,10 @@ OWN = f"""canal.instance.master.address = 127.0.0.1:1
     [
         ("canal.instance.filter.transaction.entry = true", "leaves out where"),
         ("canal.auto.reset.latest.pos.mode = true", "skips changes"),
+        (
+            "canal.instance.global.spring.xml = classpath:spring/memory-instance.xml",
+            "begins at the end of the binlog at each start",
+        ),
     ],
 )
 def test_what_a_start_refuses(

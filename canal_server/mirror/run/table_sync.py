@@ -463,7 +463,7 @@ class TableSync:
                         "a statement on another table added or removed rows while "
                         "the table was copied"
                     )
-                state = replace(state, phase=Phase.FOLLOWING, position=end)
+                state = replace(state, phase=Phase.FOLLOWING, position=end, message="")
                 self._keep(state, follower)
                 self._stream.join(follower)
             log.info("%s: follows the stream", state.source)

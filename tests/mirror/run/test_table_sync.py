@@ -220,6 +220,27 @@ def test_rows_that_were_moved_while_the_table_was_copied(
     assert stream.tables == []
 
 
+def test_the_error_of_an_earlier_try(
+    tmp_path: Path, source: pytest.MonkeyPatch
+) -> None:
+    """It is no longer shown of a table that follows the stream."""
+    work, store, stream = work_in(tmp_path)
+    position = RangePosition(1, "binlog.000007", 900)
+    stream.feed = Feed("example", position)
+    state = TableState(
+        T, "shop/t", Phase.CATCHING_UP, "c1", position=position,
+        columns=(ColumnMeta("a", "int", is_key=True),), message="the store was away",
+    )  # fmt: skip
+    table = mirror_table(T, state.columns, settings_in(tmp_path))
+    open_table(settings_in(tmp_path), table).publish(
+        "c1", lake_schema(table), [], 1, {}
+    )
+    work.sync(store.write(state))
+    found = store.read(T)
+    assert found is not None
+    assert (found.phase, found.message) == (Phase.FOLLOWING, "")
+
+
 @pytest.mark.parametrize("moved_at", [4, 500])
 def test_a_copy_that_would_begin_before_rows_were_moved(
     tmp_path: Path, source: pytest.MonkeyPatch, moved_at: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import tracemalloc
+from typing import TYPE_CHECKING
 
 import pytest
 from fix_store import PATIENCE_S, in_thread
@@ -21,6 +22,9 @@ from canal_server.filters.table_filters import (
     for_client,
     split_expression,
 )
+
+if TYPE_CHECKING:
+    from canal_server.model.ddl_statement import FilteredNames
 
 COSTLY = "(?=.*(?=.*(?=.*b)b)b).*"  # on every long name
 MIB = 1 << 20
@@ -125,7 +129,7 @@ def test_white_and_black():
 
 def test_tables_beside():
     """Only a filter that asks for it passes a statement for a table beside."""
-    names = (("a", "p"), ("a", "t", True))
+    names: FilteredNames = (("a", "p"), ("a", "t", True))
     for wanted, beside in ((False, False), (True, True)):
         assert TableFilter("a.t", "", beside=beside).accepts(names) is wanted
         assert TableFilter("a.p", "", beside=beside).accepts(names)

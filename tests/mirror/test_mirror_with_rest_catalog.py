@@ -214,13 +214,15 @@ def has_failed(shop: Shop, before: int) -> bool:
 
 def test_killed(shop: Shop, rng: random.Random) -> None:
     """Mirror, catalog, store, at random moments, while tables of all types change."""
-    mirror = shop.mirror
+    mirror: Any = shop.mirror
     mirror.settings["copy"] = {"chunk_rows": 100}
     mirror.settings["stream"] |= {"max_rows": 500, "min_partition_rows": 50}
     load = MirrorLoad(mirror.source, SCHEMA, rng, statements=0.005)
     load.write(100)
     scene = MirrorScene(mirror, load, rng)
-    others = {"catalog": shop.catalog, "store": shop.store}
+    others: dict[str, RestCatalogProcess | S3Process] = {
+        "catalog": shop.catalog, "store": shop.store,
+    }  # fmt: skip
     with load:
         for what in ("catalog", *(rng.choice(KILLS) for _ in range(longer(2)))):
             if mirror.process is None:

@@ -60,14 +60,13 @@ def server_metrics(readings: Sequence[Reading]) -> Iterator[Metric]:
 
 def _add_state(families: Families, reading: Reading) -> None:
     name, now = reading.destination, reading.state
-    for state in STATES:
-        families.gauge(
-            "canal_instance_state",
-            "1 for the state of the destination on this server",
-            float(state == now),
-            destination=name,
-            state=state,
-        )
+    families.states(
+        "canal_instance_state",
+        "1 for the state of the destination on this server",
+        now,
+        STATES,
+        destination=name,
+    )
     since_ms = reading.status.get("error_since_ms")
     families.gauge(
         "canal_instance_failing_seconds",
@@ -176,14 +175,13 @@ def _add_clients(families: Families, reading: Reading) -> None:
             float(each.connected),
             **labels,
         )
-        for state in CLIENT_STATES:
-            families.gauge(
-                "canal_client_state",
-                "1 for the state of the client",
-                float(state == each.state),
-                **labels,
-                state=state,
-            )
+        families.states(
+            "canal_client_state",
+            "1 for the state of the client",
+            each.state,
+            CLIENT_STATES,
+            **labels,
+        )
         families.counter(
             "canal_client_rollbacks_total",
             "Rollbacks, after which what was not acked is delivered again",
@@ -247,14 +245,13 @@ def _add_ranges(families: Families, reading: Reading) -> None:
 
 def _add_delivery(families: Families, name: str, found: Mapping[str, Any]) -> None:
     """Add what a message queue has taken, as the status has it."""
-    for state in State:
-        families.gauge(
-            "canal_delivery_state",
-            "1 for the state of the delivery to the message queue",
-            float(state.value == found["state"]),
-            destination=name,
-            state=state.value,
-        )
+    families.states(
+        "canal_delivery_state",
+        "1 for the state of the delivery to the message queue",
+        found["state"],
+        [state.value for state in State],
+        destination=name,
+    )
     fails = found["state"] in (State.BLOCKED, State.STOPPED)
     families.gauge(
         "canal_delivery_failing_seconds",

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client.core import (
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.samples import Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 __all__ = ["TOTAL", "Families", "Metric", "info"]
 
@@ -34,6 +29,28 @@ class Families:
         if found is None:
             found = self._found[name] = Metric(name, help_, "gauge")
         found.samples.append(_new(Sample, (name, labels, value, None, None, None)))
+
+    def states(
+        self, name: str, help_: str, now: str, states: Iterable[str], **labels: str
+    ) -> None:
+        """Add a sample of a gauge for each state: 1 for that of now, else 0."""
+        found = self._found.get(name)
+        if found is None:
+            found = self._found[name] = Metric(name, help_, "gauge")
+        found.samples += [
+            _new(
+                Sample,
+                (
+                    name,
+                    {**labels, "state": state},
+                    1.0 if state == now else 0.0,
+                    None,
+                    None,
+                    None,
+                ),
+            )
+            for state in states
+        ]
 
     def counter(self, name: str, help_: str, value: float, **labels: str) -> None:
         """Add a sample of a counter, whose name may end with `_total`."""
@@ -57,14 +74,17 @@ class Families:
 
         `bounds` has the upper bounds as they are written; `+Inf` is the last one.
         """
-        family = self._found.get(name)
-        if family is None:
-            family = HistogramMetricFamily(name, help_, labels=list(labels))
-            self._found[name] = family
-        assert isinstance(family, HistogramMetricFamily), "a name has one type"
-        totals = map(float, accumulate(numbers))
-        buckets = list(zip(bounds, totals, strict=True))
-        family.add_metric(list(labels.values()), buckets, sum_value=sum_)
+        found = self._found.get(name)
+        if found is None:
+            found = self._found[name] = Metric(name, help_, "histogram")
+        bucket, total, samples = f"{name}_bucket", 0, found.samples
+        for bound, number in zip(bounds, numbers, strict=True):
+            total += number
+            values = (bucket, {**labels, "le": bound}, float(total), None, None, None)
+            samples.append(_new(Sample, values))
+        for suffix, value in (("_count", float(total)), ("_sum", sum_)):
+            values = (f"{name}{suffix}", dict(labels), value, None, None, None)
+            samples.append(_new(Sample, values))
 
     def all(self) -> Iterator[Metric]:
         """Yield all metrics."""

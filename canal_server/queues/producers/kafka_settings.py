@@ -124,10 +124,12 @@ _ALIASES: Final = {
 _COMMON: Final = (  # beside those above, for suggestions
     "client.id", "compression.type", "connections.max.idle.ms", "metadata.max.age.ms",
     "queue.buffering.max.messages", "reconnect.backoff.max.ms", "reconnect.backoff.ms",
-    "request.timeout.ms", "retry.backoff.ms", "sasl.mechanism", "sasl.password",
+    "request.timeout.ms", "retry.backoff.ms", "sasl.mechanism",
+    "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", "sasl.password",
     "sasl.username", "security.protocol", "socket.timeout.ms", "ssl.ca.location",
-    "ssl.truststore.location", "ssl.truststore.password", "ssl.keystore.location",
-    "ssl.keystore.password", "statistics.interval.ms", "transaction.timeout.ms",
+    "ssl.key.password", "ssl.truststore.location", "ssl.truststore.password",
+    "ssl.keystore.location", "ssl.keystore.password", "statistics.interval.ms",
+    "transaction.timeout.ms",
 )  # fmt: skip
 _IS_SECRET: Final = re.compile(
     r"password|passphrase|secret|jaas|pem|\bkey\b|certificate|token"
@@ -139,8 +141,9 @@ _NO_NUMBER: Final = re.compile(
 )
 _WORD: Final = re.compile(r"[a-z]+(?:\.[a-z]+)+")
 _QUOTED: Final = re.compile(r'property "([^"]+)"')  # also names of one word
+_UNKNOWN: Final = "No such configuration property"
 _OF_ONE_SETTING: Final = (  # others are about settings that do not fit together
-    "No such configuration property",
+    _UNKNOWN,
     "Invalid value",
     "outside allowed range",
     "Expected bool value",
@@ -195,6 +198,8 @@ def refused_setting(text: str, given: Mapping[str, str]) -> str:
     why = _why_refused(text, name)
     if not name:
         return f"kafka.*: {why}"
+    if _UNKNOWN in text:  # nobody knows whether its value is a secret
+        return f"kafka.{name}: {why}"
     shown = "(hidden)" if _IS_SECRET.search(name) else given[name]
     return f"kafka.{name} = {shown}: {why}"
 
@@ -212,7 +217,7 @@ def _named_in(text: str, given: Mapping[str, str]) -> str:
 
 
 def _why_refused(text: str, name: str) -> str:
-    if "No such configuration property" in text:
+    if _UNKNOWN in text:
         known = sorted(_known())
         close = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean kafka.{close[0]}?" if close else ""

@@ -138,14 +138,14 @@ def test_problems() -> None:
         (
             {"linger.mss": "5"},
             (
-                "kafka.linger.mss = 5: no setting of Kafka's producer in Java, nor of"
+                "kafka.linger.mss: no setting of Kafka's producer in Java, nor of"
                 " librdkafka; did you mean kafka.linger.ms?"
             ),
         ),
         (
             {"lingr.ms": "5"},
             (
-                "kafka.lingr.ms = 5: no setting of Kafka's producer in Java, nor of"
+                "kafka.lingr.ms: no setting of Kafka's producer in Java, nor of"
                 " librdkafka; did you mean kafka.linger.ms?"
             ),
         ),
@@ -180,6 +180,26 @@ def test_numbers_with_something_after_them() -> None:
         "kafka.linger.ms = 5ms: write a number, without a unit",
         "kafka.request.timeout.ms = x: write a number, without a unit",
     ]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("sasl.pasword", "sasl.password"),
+        ("ssl.keypass", "ssl.key.password"),
+        ("sasl.oauthbearer.client.secrt", "sasl.oauthbearer.client.secret"),
+    ],
+)
+def test_a_misspelt_secret(written: str, meant: str) -> None:
+    """Its value does not show, though nothing in its name says that it is a secret."""
+    kafka = pytest.importorskip("confluent_kafka", reason="no extra `kafka`")
+    given = SERVERS | {written: "s3cret"}
+    with pytest.raises(kafka.KafkaException) as raised:
+        kafka.Producer(librdkafka_settings(given))
+    assert refused_setting(raised.value.args[0].str(), given) == (
+        f"kafka.{written}: no setting of Kafka's producer in Java, nor of librdkafka;"
+        f" did you mean kafka.{meant}?"
+    )
 
 
 def test_a_secret_that_librdkafka_refuses() -> None:

@@ -180,7 +180,10 @@ class QueueWorker:
                 delivery_messages.DELIVERY_CRASHED.log(
                     log, self.destination, exc_info=True
                 )
-                self._wait_to_retry(repr(error))
+                # Its text may have values of rows, which not all may read who see this.
+                self._wait_to_retry(
+                    f"internal error {type(error).__name__}, see the log"
+                )
         with contextlib.suppress(CanalError):
             self._finish()
         self._client.disconnect()

@@ -66,6 +66,15 @@ MESSAGE_TOO_LARGE = Message(
     " that the text names.",
 )
 
+KAFKA_ANSWER_UNCLEAR = Message(
+    name="kafka-answer-unclear",
+    level=ERROR,
+    text="topic %s: cannot determine what an answer of Kafka means: %s",
+    meaning="Kafka did not accept a message, and the delivery met an error that it does"
+    " not expect when it looked for the reason. The message is sent again.",
+    remedy="Report the traceback that follows the line.",
+)
+
 SCHEMA_REFUSED = Message(
     name="schema-refused",
     level=ERROR,

@@ -33,7 +33,7 @@ from canal_server.server.service import Service
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from canal_server.delivery.queue_worker import QueueWorker
     from canal_server.queues.producers.queue_producer import Message, Sending
@@ -357,6 +357,29 @@ def test_the_destination_ends_while_the_broker_is_away(
     eventually(lambda: worker.status().state == "waiting")
     assert broker.abandoned > 0
     assert broker.waiting == []
+
+
+def test_an_internal_error(
+    instance: FakeInstance,
+    start_worker: Callable[..., QueueWorker],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The status names its kind only: its text may have values of rows."""
+    broken = [True]
+    to_topics = encode_to(1)
+
+    def encode(batch_id: int, body: bytes, now_ms: int) -> Sequence[Message]:
+        if broken:
+            b"s3cret \xff".decode()
+        return to_topics(batch_id, body, now_ms)
+
+    put(instance, 1)
+    worker = start_worker(FailingBroker(), LIMITS, encode)
+    reason = "internal error UnicodeDecodeError, see the log"
+    eventually(lambda: _shown(worker) == ("blocked", reason))
+    assert "UnicodeDecodeError" in caplog.text
+    broken.clear()
+    eventually(lambda: _shown(worker) == ("delivering", ""))
 
 
 def test_its_client_id_is_taken(instances: FakeInstances) -> None:

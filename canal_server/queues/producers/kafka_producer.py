@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.messages import delivery_messages
 from canal_server.queues.message_content import subject_of
 from canal_server.queues.producers.kafka_admin import (
     Details,
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from canal_server.errors import CanalError
     from canal_server.queues.producers.kafka_admin import TopicCreation
     from canal_server.queues.producers.queue_producer import Message, Sending
+
+log = logging.getLogger(__name__)
 
 OPEN_S: Final = 3.0  # that a call waits for brokers; whoever needs more repeats it
 CREATED_S: Final = 3.0  # until a topic is there that brokers create
@@ -223,21 +227,28 @@ class KafkaProducer:
 
         return on_delivery
 
-    def _take_failures(self) -> None:
+    def _answer_failures(self) -> None:
         """Answer the messages that failed.
 
         After the call of librdkafka that reported them: to find out what an error means
         may take questions to the brokers.
         """
+        is_logged = False
         while self._unanswered:
             sending, message, error = self._unanswered.popleft()
             try:
                 failure = self._answer_to(error, message, sending)
             except Exception as problem:  # noqa: BLE001  # it waits for an answer
+                # Its text may have values of the message: only the log has it.
                 failure = BrokerUnavailableError(
                     f"topic {message[0]}: {error.str()} (what that means is not known:"
-                    f" {problem!r})"
+                    f" internal error {type(problem).__name__}, see the log)"
                 )
+                if not is_logged:  # thousands may fail for the same reason
+                    delivery_messages.KAFKA_ANSWER_UNCLEAR.log(
+                        log, message[0], error.str(), exc_info=True
+                    )
+                    is_logged = True
             sending.answered(message, failure)
 
     def push(self) -> None:
@@ -262,7 +273,7 @@ class KafkaProducer:
             self._fatal = error.args[0]
             self._cause = self._cause or self._ended(error.args[0])
             self.last_error = _text_of(error)
-        self._take_failures()
+        self._answer_failures()
 
     def renew(self) -> None:
         """Replace a producer that failed for good, or whose batches are too large."""

@@ -225,7 +225,7 @@ class TransactionalKafkaProducer(KafkaProducer):
             except self._kafka.KafkaException as error:
                 if not error.args[0].retriable() or time.monotonic() > give_up_at:
                     self._is_spent = True
-        self._take_failures()  # of what was aborted
+        self._answer_failures()  # of what was aborted
         return not self._is_spent
 
     def renew(self) -> None:

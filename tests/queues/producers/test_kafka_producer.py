@@ -168,9 +168,15 @@ def test_a_limit_that_was_lowered(
 
 
 def test_an_error_that_cannot_be_explained(
-    kafka: Kafka, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+    kafka: Kafka,
+    rng: random.Random,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Each message is answered, also when to find the reason fails."""
+    """Each message is answered, also when to find the reason fails.
+
+    The log has the internal error, and users who see the answer its kind only.
+    """
     kafka.create(TOPIC, 1, {"max.message.bytes": "5000"})
     producer = KafkaProducer({"bootstrap.servers": kafka.servers})
     producer.open()
@@ -182,8 +188,10 @@ def test_an_error_that_cannot_be_explained(
     messages: list[Message] = [(TOPIC, 0, rng.randbytes(2000)) for _ in range(50)]
     producer.prepare(messages)
     sending = send(producer, messages)
-    assert "no files left" in str(sending.failure)
-    assert "topic shop: Broker: Message size too large" in str(sending.failure)
+    assert str(sending.failure).startswith("topic shop: Broker: Message size too large")
+    assert "internal error RuntimeError, see the log" in str(sending.failure)
+    assert "no files left" not in str(sending.failure)
+    assert "no files left" in caplog.text
     producer.close(0.0)
 
 

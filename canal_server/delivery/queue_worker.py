@@ -108,7 +108,7 @@ class QueueWorker:
         self._begun: RunningInstance | None = None  # the log says so of it
         self._after = after
         self._stop = Stop()
-        self._is_asked_again = False  # an operator wants it tried
+        self._is_asked_again = False  # an operator has requested another try
         self._window: deque[OpenBatch] = deque()
         self._to_resend: deque[OpenBatch] = deque()  # before anything else
         self._counts = DeliveryCounts()
@@ -190,6 +190,9 @@ class QueueWorker:
 
     def _attempt(self) -> None:
         """Deliver until something ends it, and wait as long as that asks for."""
+        # A request that arrives from here on is for the next attempt, also while what
+        # was sent is still answered.
+        self._is_asked_again = False
         try:
             if not self._connected():
                 self._wait_until_here()
@@ -482,27 +485,34 @@ class QueueWorker:
         self._stop.wait(self._backoff.delay_s(time.monotonic()))
 
     def _stay_stopped(self, error: MessageRefusedError) -> None:
-        """Deliver nothing until the destination is started again, or `retry`."""
+        """Deliver nothing until an operator acts.
+
+        That is a start of the destination, `retry`, or a move of the cursor.
+        """
         self._counts.failures += 1
-        self._is_asked_again = False
         delivery_messages.DELIVERY_STOPPED.log(log, self.destination, for_log(error))
         self._become(State.STOPPED, str(error))
         self._wait_stopped()
 
     def _wait_stopped(self, seconds: float = float("inf")) -> None:
         end_s = time.monotonic() + seconds
-        while (
-            self._client.is_served()
-            and not self._is_asked_again
-            and time.monotonic() < end_s
-            and not self._stop.wait(ABSENT_S)
+        acked = self._client.acked()
+        while not (
+            self._is_asked_again
+            or not self._client.is_served()
+            or self._client.was_moved_since(acked)
+            # While the broker answered, before that was known here.
+            or (self._to_resend and not self._client.holds(self._to_resend[0].batch_id))
         ):
-            pass
+            if time.monotonic() > end_s:
+                return  # nothing has changed yet
+            if self._stop.wait(ABSENT_S):
+                return
+        self._become(State.BLOCKED, f"it is tried again: {self._reason}")
 
     def _pause_stopped(self, error: SchemaRefusedError) -> None:
-        """Deliver nothing for a while, or until `retry`; then ask the registry."""
+        """Deliver nothing for a while, or until an operator acts; then ask again."""
         self._counts.failures += 1
-        self._is_asked_again = False
         text = str(error)
         if self._throttle.is_news(text, time.monotonic()):
             delivery_messages.SCHEMA_REFUSED.log(log, self.destination, text)

@@ -52,7 +52,9 @@ DELIVERY_STOPPED = Message(
     remedy="Raise the limits that the text names, and restart canal-server; if it was"
     " only that of the topic, press **Retry** on the [page](../howto/page.md), or"
     " [start the destination](rest.md#stop-and-start) by REST. Or set"
-    " [`canal.mq.tooLargeTopic`](configuration.md#canalmqtoolargetopic).",
+    " [`canal.mq.tooLargeTopic`](configuration.md#canalmqtoolargetopic). Or [move the"
+    " client](../howto/move-a-cursor.md) 1001 to a position after the message, which is"
+    " left out then; delivery continues by itself.",
 )
 
 MESSAGE_TOO_LARGE = Message(

@@ -170,8 +170,8 @@ class Server:
             raise ClientError(
                 f"client {client_id} of {destination} is {user}, which would lose its"
                 " position: to give up what was not delivered, move the position"
-                f" (`canal-server position seek --destination {destination} --client-id"
-                f" {client_id}`)"
+                f" (`canal-server position seek --conf DIR --destination {destination}"
+                f" --client-id {client_id} --to latest`)"
             )
         identity = ClientIdentity(destination, client_id, "")
         if not self._service.unsubscribe(identity):

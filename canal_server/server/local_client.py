@@ -143,6 +143,25 @@ class LocalClient:
         instance = self._instance  # which another thread may take away
         return None if instance is None else instance.meta.cursor(self.identity)
 
+    def acked(self) -> tuple[LogPosition | None, ...]:
+        """Return the cursor, and the position in each source of a group."""
+        instance = self._instance
+        if instance is None:
+            return ()
+        sources = instance.meta.source_positions(self.identity)
+        return self.cursor(), *(sources[number] for number in sorted(sources))
+
+    def was_moved_since(self, acked: tuple[LogPosition | None, ...]) -> bool:
+        """Return whether an operator has moved the client.
+
+        `acked` is what that returned; the client has acked nothing since.
+        """
+        now = self.acked()
+        return len(now) != len(acked) or any(
+            new is not old and (new is None or new.moved or new != old)
+            for new, old in zip(now, acked, strict=True)
+        )
+
     def confirm_cursor(self, moved: LogPosition) -> None:
         """Note that the position to which an operator moved the cursor was stored.
 

@@ -17,6 +17,7 @@ from fix_queue_worker import (
     FailingBroker,
     acked,
     encode_to,
+    move_cursor,
 )
 from fix_server import DESTINATION, FakeInstance, FakeInstances
 from fix_store import eventually
@@ -214,15 +215,6 @@ def test_topics_beside_one_that_refuses(
     for number in range(3):
         assert broker.numbers(f"{TOPIC}{number}") == list(range(number, 60, 3))
         assert worker.status().topics[f"{TOPIC}{number}"][0] == 20
-
-
-def move_cursor(instance: FakeInstance, to: int) -> None:
-    """Move the cursor of the delivery to an entry, as an operator does."""
-    with instance.moving:
-        instance.meta.clear_batches(WHO)
-        with instance.store.lock:
-            cursor = instance.store.cursors[WHO.client_id]
-            cursor.got = cursor.acked = to
 
 
 def test_the_cursor_is_moved_while_messages_are_refused(

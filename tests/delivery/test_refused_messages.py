@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
 from fix_queue_worker import (
     LIMITS,
     TOPIC,
@@ -13,6 +15,7 @@ from fix_queue_worker import (
     acked,
     encode,
     encode_to,
+    move_cursor,
 )
 from fix_server import DESTINATION, FakeInstance, FakeInstances
 from fix_store import eventually
@@ -30,8 +33,6 @@ from canal_server.queues.producers.queue_producer import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    import pytest
 
     from canal_server.delivery.queue_worker import QueueWorker
     from canal_server.queues.producers.queue_producer import Message
@@ -224,3 +225,98 @@ def test_a_start_while_delivery_has_stopped(
     at = LogPosition(LogIdentity("db", 3306), EntryPosition("b.000001", 4))
     instance.meta.update_cursor(WHO, at)
     assert worker.status().as_json()["position"] == "b.000001:4"
+
+
+@pytest.mark.parametrize("of_group", [False, True])
+@pytest.mark.parametrize("by_partition", [False, True])
+def test_a_move_while_delivery_has_stopped(
+    instance: FakeInstance,
+    start_worker: Callable[..., QueueWorker],
+    caplog: pytest.LogCaptureFixture,
+    *,
+    by_partition: bool,
+    of_group: bool,
+) -> None:
+    """Delivery continues from the position to which an operator moves the client.
+
+    A move to the same position counts, and so does one of another source of a group.
+    """
+    caplog.set_level("INFO", queue_worker.__name__)
+    broker = FailingBroker()
+
+    def fails(topic: str, value: bytes) -> Exception | None:
+        return MessageRefusedError(topic, 9, "is too large") if value == b"6" else None
+
+    def position() -> LogPosition:
+        at = LogPosition(LogIdentity("db", 3306), EntryPosition("b.000001", 4))
+        return replace(at, moved=True)
+
+    broker.fails = fails
+    put(instance, *range(10))
+    instance.meta.update_cursor(WHO, position())
+    if of_group:
+        instance.meta.update_source_positions(WHO, {0: position(), 1: position()})
+    worker = start_worker(broker, LIMITS._replace(by_partition=by_partition))
+    eventually(lambda: worker.status().state == "stopped")
+    before = len(broker.kept)
+    move_cursor(instance, 7)
+    if of_group:
+        instance.meta.update_source_positions(WHO, {1: position()})
+    else:
+        instance.meta.update_cursor(WHO, position())
+    eventually(lambda: acked(instance) == 10)
+    eventually(lambda: worker.status().state == "delivering")
+    assert broker.numbers()[before:] == [7, 8, 9]
+    assert worker.status().reason == ""
+    assert sum("delivery stopped" in each for each in caplog.messages) == 1
+    assert sum("continues" in each for each in caplog.messages) == 1
+
+
+def test_a_start_while_a_refusal_is_noticed(
+    instance: FakeInstance,
+    start_worker: Callable[..., QueueWorker],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A start that comes before the delivery has stopped has the message sent again."""
+    broker = FailingBroker()
+
+    def fails(topic: str, value: bytes) -> Exception | None:
+        return MessageRefusedError(topic, 9, "is too large") if value == b"6" else None
+
+    def renew() -> None:
+        """Be called when the messages that were on their way are answered."""
+        broker.fails = lambda *_: None
+        worker.retry()
+
+    broker.fails = fails
+    worker = start_worker(broker)
+    monkeypatch.setattr(broker, "renew", renew)
+    put(instance, *range(10))
+    eventually(lambda: WHO.client_id in instance.store.cursors)
+    eventually(lambda: acked(instance) == 10)
+    assert broker.numbers()[-4:] == [6, 7, 8, 9]
+
+
+def test_a_retry_that_takes_long(
+    instance: FakeInstance, start_worker: Callable[..., QueueWorker]
+) -> None:
+    """The status says that the message is tried again, and why that is needed."""
+    broker = FailingBroker()
+
+    def fails(topic: str, value: bytes) -> Exception | None:
+        return MessageRefusedError(topic, 9, "is too large") if value == b"1" else None
+
+    broker.fails = fails
+    put(instance, 1)
+    worker = start_worker(broker)
+    eventually(lambda: worker.status().state == "stopped")
+    broker.per_poll = 0
+    worker.retry()
+    eventually(lambda: worker.status().in_flight == 1)
+    assert worker.status().state == "blocked"
+    assert worker.status().reason == (
+        "it is tried again: topic shop: a message of 9 bytes is too large"
+    )
+    broker.fails = lambda *_: None
+    broker.per_poll = 1000
+    eventually(lambda: worker.status().state == "delivering")

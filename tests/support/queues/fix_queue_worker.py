@@ -157,3 +157,12 @@ def start_worker(
 def acked(instance: FakeInstance) -> int:
     """Return how many entries were acked."""
     return instance.store.cursors[WHO.client_id].acked
+
+
+def move_cursor(instance: FakeInstance, to: int) -> None:
+    """Move the cursor of the delivery to an entry, as an operator does."""
+    with instance.moving:
+        instance.meta.clear_batches(WHO)
+        with instance.store.lock:
+            cursor = instance.store.cursors[WHO.client_id]
+            cursor.got = cursor.acked = to

@@ -30,7 +30,7 @@ class DeliveryCounts:
 
     batches: int = 0
     failures: int = 0
-    too_large: int = 0
+    too_large: int = 0  # of what was acked or committed
     topics: dict[str, tuple[int, int]] = field(default_factory=dict)  # messages, bytes
 
     def acked(self, sending: Sending) -> None:

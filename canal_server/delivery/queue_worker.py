@@ -394,9 +394,7 @@ class QueueWorker:
         sending.stop(note[:2])
         self._prepare(producer, [note])
         self._send(producer, note, sending)
-        why = for_log(error)
-        delivery_messages.MESSAGE_TOO_LARGE.log(log, self.destination, why, topic)
-        self._counts.too_large += 1
+        sending.notes.append(for_log(error))
 
     def _settle(self, producer: Producer) -> None:
         """Ack what is confirmed. Raises the first failure of a message."""
@@ -413,9 +411,18 @@ class QueueWorker:
     def _ack_confirmed(self) -> None:
         while self._window and self._window[0].sending.is_confirmed:
             self._client.ack(self._window[0].batch_id)
-            self._counts.acked(self._window.popleft().sending)
+            sending = self._window.popleft().sending
+            self._counts.acked(sending)
+            self._count_notes(sending.notes)
             self._backoff.reset()
             self._become(State.DELIVERING)
+
+    def _count_notes(self, notes: Sequence[str]) -> None:
+        """Count and log notes that stay: not those of a batch that is sent again."""
+        topic = self._limits.too_large_topic
+        for why in notes:
+            delivery_messages.MESSAGE_TOO_LARGE.log(log, self.destination, why, topic)
+        self._counts.too_large += len(notes)
 
     def _note_progress(self, producer: Producer) -> None:
         """Say so when the broker confirms nothing for long."""

@@ -121,6 +121,7 @@ class TransactionWorker(QueueWorker):
         self._is_open_in_source = False
         self._held = RoomInRing(0, 0)
         self._has_freed = False
+        self._freed_notes: list[str] = []
         self._sent = 0  # messages since the last commit
         # By sending: the number of its first message, and the messages; for notes.
         self._sendings: dict[int, tuple[int, Sequence[Message]]] = {}
@@ -297,6 +298,7 @@ class TransactionWorker(QueueWorker):
             self._client.ack(first.batch_id, is_part=True)
             self._window.popleft()
             self._sendings.pop(id(first.sending), None)
+            self._freed_notes += first.sending.notes
             self._counts.acked(first.sending)
 
     def _commit(self, producer: TransactionalProducer) -> None:
@@ -331,6 +333,10 @@ class TransactionWorker(QueueWorker):
             for number, error in self._refused.items()
             if number >= self._sent
         }
+        notes = self._freed_notes
+        for each in self._window:
+            notes += each.sending.notes
+        self._count_notes(notes)
         self._begin()
         try:
             while self._window:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from canal_server.queues.message_form import Encode
-    from canal_server.queues.producers.queue_producer import Message
+    from canal_server.queues.producers.queue_producer import Message, Sending
 
 NOTES = "notes"
 LIMITS = WorkerLimits(4, 10_000, "")
@@ -221,10 +221,16 @@ def test_failures_at_random(
 
 
 def test_a_note_in_place_of_a_message(
-    source: Source, broker: Broker, make: Callable[..., TransactionWorker]
+    source: Source,
+    broker: Broker,
+    make: Callable[..., TransactionWorker],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The transaction that failed is sent again with it, and visible once."""
-    large = (2, 7)  # of the first and the third transaction
+    """The transaction that failed is sent again with it, and visible once.
+
+    So it is counted and logged once, however often the transaction was sent.
+    """
+    large = (1, 2, 7)  # of the first and the third transaction
     tries = 0
 
     def with_large(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
@@ -245,11 +251,54 @@ def test_a_note_in_place_of_a_message(
     worker = make(LIMITS._replace(too_large_topic=NOTES), with_large)
     eventually(lambda: broker.stored and decoded(broker.stored) == place(10))
     found = [json.loads(value).get("n") for _, value in broker.visible]
-    assert found == [0, 1, None, 3, 5, None, 8, 9]
+    assert found == [0, None, None, 3, 5, None, 8, 9]
     assert [topic == NOTES for topic, _ in broker.visible] == [
         each is None for each in found
     ]
-    assert worker.status().too_large >= 2
+    eventually(lambda: source.meta.cursor(WHO) == place(10))
+    assert worker.status().too_large == 3
+    assert sum("sent a note" in each for each in caplog.messages) == 3
+
+
+def test_notes_in_a_transaction_that_is_larger_than_the_room(
+    source: Source,
+    broker: Broker,
+    make: Callable[..., TransactionWorker],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are counted once it is committed, also those of parts that were freed.
+
+    The producer refuses the messages itself, so that nothing is sent again.
+    """
+    send, outcomes = broker.try_send, ["later"]
+
+    def as_json(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
+        return [
+            (topic, 0, json.dumps({"n": int(value or b"0")}).encode())
+            for topic, _, value, *_ in encode(batch_id, body, now_ms)
+        ]
+
+    def try_send(message: Message, sending: Sending) -> bool:
+        if json.loads(message[2] or b"").get("n") in (2, 60):
+            raise MessageRefusedError(TOPIC, 9, "is too large")
+        return send(message, sending)
+
+    def outcome() -> str:
+        asked.set()
+        return outcomes[0]
+
+    asked = threading.Event()
+    monkeypatch.setattr(broker, "try_send", try_send)
+    broker.outcome = outcome
+    source.write(90)
+    worker = make(LIMITS._replace(too_large_topic=NOTES), as_json)
+    assert asked.wait(DEADLINE_S)
+    assert worker.status().too_large == 0
+    outcomes[0] = "done"
+    eventually(lambda: len(broker.visible) == 90)
+    assert sum(topic == NOTES for topic, _ in broker.visible) == 2
+    eventually(lambda: source.meta.cursor(WHO) == place(90))
+    assert worker.status().too_large == 2
 
 
 def test_a_message_that_is_refused(

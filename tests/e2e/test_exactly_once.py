@@ -231,6 +231,7 @@ def test_a_message_that_is_too_large(
     wait_until(has_all, pipeline.process)
     assert ids == ["1", "3"]
     assert [each["keys"] for each in found] == [[{"id": "2"}]]
+    pipeline.wait_for_status(lambda status: status["delivery"]["too_large"] == 1)
     pipeline.stop()
 
 

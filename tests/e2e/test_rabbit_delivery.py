@@ -177,7 +177,7 @@ def test_a_message_that_is_too_large(
     notes = [each for each in found if "keys" in each]
     assert notes
     assert all(each["keys"] == [{"id": "2"}] for each in notes)
-    stopped.wait_for_status(lambda status: status["delivery"]["too_large"] >= 1)
+    stopped.wait_for_status(lambda status: status["delivery"]["too_large"] == 1)
 
 
 def test_partitions_have_no_meaning(stopped: Pipeline, rabbit: Rabbit) -> None:

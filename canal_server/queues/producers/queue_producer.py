@@ -103,11 +103,12 @@ class Sending:
 
     `failure` is the first error; it may come before the others are answered. Messages
     that are refused for good are in `refused` instead, perhaps without their headers.
+    `notes` says of each message in whose place a note was sent why, for the log.
     """
 
     __slots__ = (
-        "failure", "is_complete", "is_keyed", "partitions", "pending", "refused",
-        "sent_bytes", "stopped",
+        "failure", "is_complete", "is_keyed", "notes", "partitions", "pending",
+        "refused", "sent_bytes", "stopped",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -121,6 +122,7 @@ class Sending:
         self.stopped: dict[Partition, int] = {}
         self.failure: CanalError | None = None
         self.refused: list[tuple[Message, MessageRefusedError]] = []
+        self.notes: list[str] = []
 
     @property
     def is_confirmed(self) -> bool:

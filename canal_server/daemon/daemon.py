@@ -191,7 +191,9 @@ class Daemon:
         self._watch = _watch(config, self._destinations)
         self._settings_watch = self._watch_of(settings)
         self._loaded_files = LoadedFiles(_files_of_restart(config))
-        self._starts = StartRequests(config, self._destinations, self._loaded_files)
+        self._starts = StartRequests(
+            config, self._destinations, self._loaded_files, self._delivered
+        )
         self._clusters = ClusterRequests(
             self._destinations, zookeepers, config.server, lambda: self.port
         )

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from canal_server.config.load import InstanceLoader
+from canal_server.delivery.delivery_status import State
 from canal_server.errors import ConfigError
 from canal_server.messages import daemon_messages
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from canal_server.config.schema import DaemonConfig, InstanceConfig
     from canal_server.daemon.destinations import Destinations
     from canal_server.daemon.loaded_files import LoadedFiles
@@ -24,13 +27,21 @@ log = logging.getLogger(__name__)
 
 
 class StartRequests:
-    """Starts destinations, with the settings of their files as they are now."""
+    """Starts destinations, with the settings of their files as they are now.
+
+    `delivered` returns the status of a destination with that of its delivery.
+    """
 
     def __init__(
-        self, config: DaemonConfig, destinations: Destinations, files: LoadedFiles
+        self,
+        config: DaemonConfig,
+        destinations: Destinations,
+        files: LoadedFiles,
+        delivered: Callable[[Mapping[str, object]], Mapping[str, Any]],
     ) -> None:
         self._destinations = destinations
         self._files = files
+        self._delivered = delivered
         self._loader = _loader_of(config)
 
     def start(self, destination: str) -> None:
@@ -40,10 +51,17 @@ class StartRequests:
         is then.
         """
         config = self._destinations.require(destination)
-        status = self._destinations.status_of(destination) or {}
-        if not status.get("running") or status.get("error"):
+        if self._needs_start(destination):
             self._load(config)
         self._destinations.resume(destination)
+
+    def _needs_start(self, destination: str) -> bool:
+        """Return whether a destination, or its delivery, does nothing now."""
+        status = self._destinations.status_of(destination)
+        if status is None or not status.get("running") or status.get("error"):
+            return True
+        delivery = self._delivered(status).get("delivery") or {}
+        return delivery.get("state") == State.STOPPED
 
     def _load(self, before: InstanceConfig) -> None:
         """Use the file of a destination, if it has changed."""

@@ -73,7 +73,7 @@ def noted(conf):
 @pytest.fixture
 def requests(conf, noted, files):
     """Give the requests."""
-    return StartRequests(load(conf, {}), noted, files)
+    return StartRequests(load(conf, {}), noted, files, dict)
 
 
 def test_other_settings_count(requests, noted, file, files):
@@ -87,13 +87,22 @@ def test_other_settings_count(requests, noted, file, files):
     assert files.changed() == []
 
 
-@pytest.mark.parametrize("error", ["", "SourceRefused: x"])
-def test_who_reads_is_left_alone(requests, noted, file, error):
-    """Only one that cannot read has its settings read again."""
-    noted.status = {"running": True, "error": error}
+@pytest.mark.parametrize(
+    ("status", "is_read"),
+    [
+        ({}, False),
+        ({"error": "SourceRefused: x"}, True),
+        ({"delivery": {"state": "delivering"}}, False),
+        ({"delivery": {"state": "blocked"}}, False),
+        ({"delivery": {"state": "stopped"}}, True),
+    ],
+)
+def test_who_reads_is_left_alone(requests, noted, file, status, is_read):
+    """Only one that cannot read or deliver has its settings read again."""
+    noted.status = {"running": True, **status}
     file.write_text(SETTINGS + MORE)
     requests.start("example")
-    assert noted.done == ([64, "example"] if error else ["example"])
+    assert noted.done == ([64, "example"] if is_read else ["example"])
 
 
 def test_a_wrong_file(requests, noted, file):

@@ -322,8 +322,8 @@ def document(version: str) -> Json:
             },
             f"{one}/start": {
                 "post": action(
-                    "Start a stopped, failed or lazy one, with its file as it is now,"
-                    " or retry a source, or a delivery that has stopped.",
+                    "Start a stopped, failed or lazy one, or retry a source, or a"
+                    " delivery that has stopped, with its file as it is now.",
                     {},
                     "202",
                 )

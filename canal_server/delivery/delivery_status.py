@@ -57,7 +57,7 @@ class DeliveryStatus:
     state: State
     reason: str  # why it is not delivering
     since_ms: int  # when this state began
-    position: str  # up to which all was acked; empty: unknown
+    position: str  # up to where it was acked, or moved; empty: unknown, or a group
     in_flight: int  # messages that the broker has not confirmed
     in_flight_bytes: int
     batches: int

@@ -151,13 +151,16 @@ class QueueWorker:
         """Return what it does; never blocks."""
         sendings = [each.sending for each in tuple(self._window)]
         counts = self._counts
-        cursor = self._client.cursor()
+        # In a group the cursor is of the source that was acked last, which it does not
+        # name.
+        acked = self._client.acked()
+        position = "" if len(acked) != 1 or acked[0] is None else str(acked[0].position)
         return DeliveryStatus(
             queue=self._queue,
             state=self._state,
             reason=self._reason,
             since_ms=self._since_ms,
-            position="" if cursor is None else str(cursor.position),
+            position=position,
             in_flight=sum(each.pending for each in sendings),
             in_flight_bytes=sum(each.sent_bytes for each in sendings),
             batches=counts.batches,

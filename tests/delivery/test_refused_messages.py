@@ -225,6 +225,9 @@ def test_a_start_while_delivery_has_stopped(
     at = LogPosition(LogIdentity("db", 3306), EntryPosition("b.000001", 4))
     instance.meta.update_cursor(WHO, at)
     assert worker.status().as_json()["position"] == "b.000001:4"
+    # Of a group, that would name no source.
+    instance.meta.update_source_positions(WHO, {0: at, 1: at})
+    assert worker.status().as_json()["position"] is None
 
 
 @pytest.mark.parametrize("of_group", [False, True])

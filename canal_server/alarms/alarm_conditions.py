@@ -26,7 +26,8 @@ class AlarmLimits:
 class Condition:
     """Something that is wrong now; `since_s` is for how long, if that is known.
 
-    Conditions with the same key are the same alarm, whatever their texts.
+    Conditions with the same key are the same alarm, whatever their texts. One that is
+    a part of another condition raises no alarm, and keeps one that was raised before.
     """
 
     destination: str
@@ -35,6 +36,7 @@ class Condition:
     about: str = ""  # ids of clients, a message queue, or the warning itself
     since_s: float | None = None
     is_one: bool = False  # the same alarm whatever it is about now
+    is_part: bool = False
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -53,17 +55,22 @@ def conditions_of(
         yield Condition(name, "failed", str(status["error"]), since_s=since_s)
     delivery = status.get("delivery") or {}
     is_failing = delivery.get("state") in ("blocked", "stopped")
-    blocked = status.get("blocked")
-    if blocked and not (is_failing and _waits_for_delivery(delivery, blocked)):
-        since_s = now_s - blocked["since_ms"] / 1000
-        about = _blocking(delivery, blocked)
-        text = str(blocked["reason"])
-        yield Condition(name, "blocked", text, about, since_s=since_s, is_one=True)
+    if blocked := status.get("blocked"):
+        yield Condition(
+            name,
+            "blocked",
+            str(blocked["reason"]),
+            _blocking(delivery, blocked),
+            since_s=now_s - blocked["since_ms"] / 1000,
+            is_one=True,
+            is_part=is_failing and _waits_for_delivery(delivery, blocked),
+        )
     lag_s = reading.lag_s
     if limits.lag_s and lag_s is not None and lag_s > limits.lag_s:
         text = f"reading lags {lag_s:.0f} s behind the source"
         yield Condition(name, "lag", text)
-    yield from _lagging_clients(reading, limits)
+    failing_id = delivery.get("client_id") if is_failing else None
+    yield from _lagging_clients(reading, limits, failing_id)
     yield from _lost_clients(reading)
     if is_failing:
         since_s = now_s - delivery["since_ms"] / 1000
@@ -97,14 +104,20 @@ def _blocking(delivery: Mapping[str, Any], blocked: Mapping[str, Any]) -> str:
     return ", ".join(clients)
 
 
-def _lagging_clients(reading: Reading, limits: AlarmLimits) -> Iterator[Condition]:
+def _lagging_clients(
+    reading: Reading, limits: AlarmLimits, failing_id: object
+) -> Iterator[Condition]:
+    """Yield the clients that lag; `failing_id` is that of a delivery that fails."""
     if not limits.client_lag_s or reading.metrics is None:
         return
     for each in reading.metrics.clients:
         if each.state != LOST and (each.lag_s or 0.0) > limits.client_lag_s:
             text = f"client {each.client_id} has not acked for {each.lag_s:.0f} s"
             about = str(each.client_id)
-            yield Condition(reading.destination, "client_lag", text, about=about)
+            is_part = each.client_id == failing_id
+            yield Condition(
+                reading.destination, "client_lag", text, about, is_part=is_part
+            )
 
 
 def _lost_clients(reading: Reading) -> Iterator[Condition]:

@@ -93,6 +93,9 @@ class Alarms:
             del self._first_seen_s[key]
         self._taken_up -= found.keys()
         for key, condition in found.items():
+            if condition.is_part:
+                self._first_seen_s.pop(key, None)
+                continue
             first_s = self._first_seen_s.setdefault(key, now_s)
             lasts_s = max(now_s - first_s, condition.since_s or 0.0)
             if key not in self._raised and lasts_s >= self._limits.after_s:

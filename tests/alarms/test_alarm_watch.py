@@ -77,6 +77,42 @@ def test_a_delivery_for_which_reading_waits(state):
     assert scene.hook.alarms[-1].about == "7, kafka at k:9092"
 
 
+def test_a_slow_delivery_that_begins_to_fail():
+    """It is one more alarm; the others are not over, and end when they are."""
+    scene = Scene(after_s=0.0, client_lag_s=60.0)
+    delivery = {
+        "queue": "kafka at k:9092", "client_id": 1001, "state": "delivering",
+        "reason": "", "since_ms": 0,
+    }  # fmt: skip
+    blocked = {"reason": "ring full", "since_ms": 0, "clients": [1001]}
+    late = metrics(c1001=500.0)
+
+    def look(state, **status):
+        now = delivery | {"state": state}
+        return [each[:2] for each in scene.look(delivery=now, **status)]
+
+    assert look("delivering", metrics=late, blocked=blocked) == [
+        ("raised", "blocked"),
+        ("raised", "client_lag"),
+    ]
+    assert look("blocked", metrics=late, blocked=blocked) == [("raised", "delivery")]
+    assert look("delivering") == [
+        ("resolved", "blocked"),
+        ("resolved", "client_lag"),
+        ("resolved", "delivery"),
+    ]
+    # If it fails first, it is one alarm, until the client lags for another reason.
+    assert look("blocked", metrics=late) == [("raised", "delivery")]
+    assert look("blocked", metrics=metrics(c7=500.0, c1001=500.0)) == [
+        ("raised", "client_lag")
+    ]
+    assert look("delivering", metrics=late) == [
+        ("raised", "client_lag"),
+        ("resolved", "delivery"),
+        ("resolved", "client_lag"),
+    ]
+
+
 def test_lag():
     """Limits of 0 raise nothing; others do, for the source and for each client."""
     late = metrics(lag_s=120.0, c7=500.0, c8=1.0)

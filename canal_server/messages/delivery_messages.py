@@ -50,7 +50,7 @@ DELIVERY_STOPPED = Message(
     " they are sent again when delivery starts. No further ones are sent. The"
     " key of the row is in this line only, not in the status.",
     remedy="Raise the limits that the text names, and restart canal-server; if it was"
-    " only that of the topic, press **Retry** on the [page](../howto/page.md), or"
+    " only that of the topic, press Retry on the [page](../howto/page.md), or"
     " [start the destination](rest.md#stop-and-start) by REST. Or set"
     " [`canal.mq.tooLargeTopic`](configuration.md#canalmqtoolargetopic). Or [move the"
     " client](../howto/move-a-cursor.md) 1001 to a position after the message, which is"

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.cli.check.queue_results import TOPICS
 from canal_server.cli.check.topic_plan import DYNAMIC_KEY, listed, plan_of
-from canal_server.errors import ConfigError
 from canal_server.model.check_results import CheckResult, skip, warn
 from canal_server.source.check.matched_tables import TABLES_MAX
 
@@ -33,7 +32,7 @@ def unmatched_items(plan: TopicPlan) -> Iterator[CheckResult]:
     if plan.unread or len(tables) >= TABLES_MAX:
         return
     found = plan.router.unmatched(tables, plan.topics)
-    # Without a table it is the filter, of which another check tells.
+    # Without a table it is the filter that matches nothing: another check reports it.
     for key, items in ((DYNAMIC_KEY, found.topics), (HASH_KEY, found.hashes)):
         if items and tables:
             yield warn(
@@ -55,12 +54,10 @@ def check_items(config: DaemonConfig) -> Iterator[CheckResult]:
     """Yield them for each destination, for queues without a check of tables."""
     for instance in config.instances:
         routing = instance.routing
-        if not (routing.dynamic_topic or routing.partition_hash):
+        items = (routing.dynamic_topic, routing.partition_hash)
+        if not any((*items, routing.dynamic_topic_partitions)):
             continue
-        try:
-            plan = plan_of(instance, config.server.queue)
-        except ConfigError:
-            continue  # it was reported
+        plan = plan_of(instance, config.server.queue)
         if plan.unread:
             what = "which tables the routing settings match"
             yield skip(TOPICS, what, plan.unread).of(instance.destination)

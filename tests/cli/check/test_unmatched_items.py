@@ -96,3 +96,8 @@ def test_queues_whose_tables_nobody_looks_at(
     assert outcome == "skip"
     assert "cannot check which tables the routing settings match" in text
     assert found(checked_server) == []
+    # For topics of the settings alone, nobody is asked.
+    lines = ("canal.mq.topic = shop", "canal.mq.dynamicTopicPartitionNum = shpo:3")
+    ((outcome, text),) = found(Nobody, *lines)
+    assert outcome == "warn"
+    assert text.startswith("canal.mq.dynamicTopicPartitionNum: shpo:3 matches no topic")

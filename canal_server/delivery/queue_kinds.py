@@ -9,7 +9,7 @@ from canal_server.config.schema import MessageKeys, ServerMode
 from canal_server.errors import CanalError, ConfigError
 from canal_server.queues.producers.kafka_admin import CLEANUP, COMPACT, TopicCreation
 from canal_server.queues.producers.kafka_producer import KafkaProducer
-from canal_server.queues.producers.kafka_refusals import Refusals
+from canal_server.queues.producers.kafka_refusals import NOTES_KEY, Refusals
 from canal_server.queues.producers.kafka_rights import TransactionRights
 from canal_server.queues.producers.kafka_settings import (
     SERVERS_KEY,
@@ -76,11 +76,16 @@ def purpose_of(queue: QueueConfig) -> str:
 
 
 def notes_topic(queue: QueueConfig) -> str:
-    """Return the topic of notes about messages that are too large; empty: none is sent.
+    """Return the topic of notes about messages that are too large; empty: none."""
+    return queue.too_large_topic if _can_send_notes(queue) else ""
+
+
+def _can_send_notes(queue: QueueConfig) -> bool:
+    """Return whether notes can be sent.
 
     A message of protobuf cannot be recognized when a transaction is sent again.
     """
-    return queue.too_large_topic if queue.flat or not queue.exactly_once else ""
+    return queue.flat or not queue.exactly_once
 
 
 def check_producer(queue: QueueConfig) -> None:
@@ -181,8 +186,8 @@ class KafkaKind:
         """Return the words for what brokers refuse."""
         queue = self._queue
         return Refusals(
-            notes_topic=queue.too_large_topic,
-            sends_notes=bool(notes_topic(queue)),
+            notes_topic=notes_topic(queue),
+            notes_key=NOTES_KEY if _can_send_notes(queue) else "",
             has_keys=queue.keys is MessageKeys.PRIMARY_KEY,
             creates_compacted=queue.create_topics
             and COMPACT in dict(queue.topic_settings).get(CLEANUP, ""),

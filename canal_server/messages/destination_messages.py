@@ -112,8 +112,8 @@ RING_WAITS_FOR_QUEUE = Message(
     name="ring-waits-for-queue",
     level=WARNING,
     text="destination %s: nothing has been read for %.0f s because the ring is full"
-    " until %s continues",
-    meaning="The brokers take nothing, or less than the source writes. The ring keeps"
+    " until %s acks",
+    meaning="The brokers accept nothing, or less than the source writes. The ring keeps"
     " what was not delivered, and the source has what follows.",
     remedy="See the reason in `canal-server status`. Nothing is lost while the source"
     " keeps its binlogs.",

@@ -45,15 +45,15 @@ class TestStoppedByAnOperator:
         assert destinations.running("a") is makes.made[0]
         assert makes.made[0].calls == ["start", "retry"]
 
-    def test_who_wants_to_know(self, destinations_of):
-        """Each start by an operator is told, also of one that runs; not of others."""
-        destinations, told = destinations_of(configs("a", "b"), Makes()), []
-        destinations.on_resume(told.append)
+    def test_calls_on_resume(self, destinations_of):
+        """Each start by an operator is reported, also of one that runs; no others."""
+        destinations, resumed = destinations_of(configs("a", "b"), Makes()), []
+        destinations.on_resume(resumed.append)
         destinations.start()
         destinations.resume("b")
         with pytest.raises(ClientError):
             destinations.resume("c")
-        assert told == ["b"]
+        assert resumed == ["b"]
 
     def test_a_lazy_one(self, destinations_of):
         """A first client does not start it while it is stopped; `resume` starts it."""

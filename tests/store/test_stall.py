@@ -57,7 +57,7 @@ def test_the_server_s_own_client(messages):
     notice.begin(START)
     notice.report([1001], START + 11)
     (line,) = messages()
-    assert "the ring is full until the delivery to kafka continues" in line
+    assert "the ring is full until the delivery to kafka acks" in line
     assert "unsubscribe" not in line
     notice.report([1001, 7], START + 22)
     first, second = messages()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+NOTES_KEY: Final = "canal.mq.tooLargeTopic"
 TOPIC_LIMIT: Final = "max.message.bytes"
 _BROKER_LIMIT: Final = "message.max.bytes"
 _OF_TOPIC: Final = 1  # source of a setting: it is set for the topic itself
@@ -33,8 +34,8 @@ class Refusals:
     """The words for refusals; the defaults are those of the server's settings.
 
     `partitions_of` returns how many partitions a topic is to have. `notes_topic` gets
-    notes in place of messages that are too large; empty: none does. `sends_notes`: it
-    does so in fact.
+    notes in place of messages that are too large; empty: none does. `notes_key` is the
+    setting for it; empty: no note can be sent, whatever is set.
     """
 
     servers_key: str = "kafka.bootstrap.servers"
@@ -45,9 +46,8 @@ class Refusals:
     batch_note: str = "; 16384 counts as not set"
     restart: str = " and restart canal-server"
     start: str = ", and start the destination"
-    notes_key: str = "canal.mq.tooLargeTopic"
+    notes_key: str = NOTES_KEY
     notes_topic: str = ""
-    sends_notes: bool = True
     create: str = "set canal.mq.topics.create = true, "
     has_keys: bool = False  # messages have them where tables have a primary key
     creates_compacted: bool = False
@@ -67,10 +67,10 @@ class Refusals:
         """Return why a message is refused that is too large for its topic.
 
         `setting` is `max.message.bytes` as the brokers report it, None: unknown. A
-        delivery that has sent a note goes on by itself.
+        delivery that has sent a note continues by itself.
         """
-        goes_on = self.notes_topic and self.sends_notes and topic != self.notes_topic
-        start = "" if goes_on else self.start
+        sends_note = self.notes_topic and topic != self.notes_topic
+        start = "" if sends_note else self.start
         if setting is None:
             limit = f"{TOPIC_LIMIT} of the topic, or {_BROKER_LIMIT} of the brokers,"
             return f"is larger than {limit} allows: raise it{start}{self._notes}"

@@ -56,8 +56,9 @@ def test_a_start_is_advised_where_delivery_has_stopped() -> None:
     assert begins not in with_notes.topic_limit("shop", None)
     assert begins in with_notes.topic_limit("notes", None)
     assert begins in Refusals().topic_limit("shop", None)
-    unable = Refusals(notes_topic="notes", sends_notes=False)
+    unable = Refusals(notes_key="")
     assert begins in unable.topic_limit("shop", None)
+    assert "canal.mq.tooLargeTopic" not in unable.topic_limit("shop", None)
 
 
 @pytest.mark.parametrize(

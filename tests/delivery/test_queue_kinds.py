@@ -70,6 +70,18 @@ def test_all_wrong_settings_of_kafka(problems: Callable[..., list[str]]) -> None
         "socket.timeout.ms = 1",
         "transactional.id",
     ]
+    found = problems(
+        SERVERS,
+        "kafka.foo.bar = 1",
+        "kafka.security.protocol = SASL_PLAINTEXT",
+        "kafka.sasl.mechanism = X",
+        "kafka.ssl.keystore.passwd = s3cret",
+    )
+    assert sorted(each.removeprefix(begin).split(":")[0] for each in found) == [
+        "foo.bar",
+        "sasl.mechanism = X",
+        "ssl.keystore.passwd",
+    ]
     found = problems(SERVERS, "kafka.linger.mss = 1", "kafka.compression.type = zip")
     assert len(found) == 2
     assert "did you mean kafka.linger.ms?" in "".join(found)

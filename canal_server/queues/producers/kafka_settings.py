@@ -66,6 +66,15 @@ _IGNORED: Final = frozenset(
         "partitioner.class",
         "partitioner.ignore.keys",
         "retries",
+        "sasl.login.class",
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms",
         "security.providers",
         "ssl.enabled.protocols",
         "ssl.keymanager.algorithm",
@@ -84,10 +93,14 @@ _REFUSED: Final = {
     "ssl.engine.factory.class": "a class of Java; use librdkafka's settings",
 }
 _KEY_PASSWORD: Final = "ssl.key.password"  # noqa: S105  # a name
-_STORES: Final = ("ssl.truststore.", "ssl.keystore.", _KEY_PASSWORD)
 _INLINE: Final = (
     "ssl.truststore.certificates", "ssl.keystore.certificate.chain", "ssl.keystore.key",
 )  # fmt: skip
+_STORES: Final = frozenset({
+    "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type",
+    "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.type",
+    _KEY_PASSWORD, *_INLINE,
+})  # fmt: skip
 _JAAS: Final = "sasl.jaas.config"
 _OPTION: Final = re.compile(
     r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
@@ -145,6 +158,7 @@ _UNKNOWN: Final = "No such configuration property"
 _OF_ONE_SETTING: Final = (  # others are about settings that do not fit together
     _UNKNOWN,
     "Invalid value",
+    "Unsupported SASL mechanism",
     "outside allowed range",
     "Expected bool value",
 )
@@ -236,7 +250,7 @@ def _why_refused(text: str, name: str) -> str:
 
 def _known() -> set[str]:
     """Return names of settings, for suggestions."""
-    ours = {*_RENAMED, *_IGNORED, *_NOT_SET, *_COMMON, SERVERS_KEY}
+    ours = {*_RENAMED, *_IGNORED, *_STORES, *_NOT_SET, *_COMMON, SERVERS_KEY}
     return (ours | INTEGERS | DECIMALS | CHOICES.keys()) - _REFUSED.keys()
 
 
@@ -274,7 +288,7 @@ def _counts(key: str, value: str) -> bool:
     """Return whether a key is one that librdkafka gets."""
     if not value or value in _NOT_SET.get(key, ()):
         return False
-    return key not in _IGNORED and not key.startswith((*_STORES, "sasl.login."))
+    return key not in _IGNORED and key not in _STORES
 
 
 def _plain(key: str, value: str, problems: list[str]) -> dict[str, str]:

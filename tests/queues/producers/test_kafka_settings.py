@@ -135,6 +135,7 @@ def test_problems() -> None:
             ("kafka.compression.type = zip: write none, gzip, snappy, lz4 or zstd"),
         ),
         ({"partitioner": "foo"}, "kafka.partitioner = foo: invalid value"),
+        ({"debug": "foo"}, "kafka.debug = foo: invalid value"),
         (
             {"linger.mss": "5"},
             (
@@ -187,6 +188,8 @@ def test_numbers_with_something_after_them() -> None:
     [
         ("sasl.pasword", "sasl.password"),
         ("ssl.keypass", "ssl.key.password"),
+        ("ssl.keystore.passwd", "ssl.keystore.password"),
+        ("ssl.truststore.locaton", "ssl.truststore.location"),
         ("sasl.oauthbearer.client.secrt", "sasl.oauthbearer.client.secret"),
     ],
 )

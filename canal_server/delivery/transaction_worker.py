@@ -43,7 +43,7 @@ from canal_server.queues.producers.queue_producer import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from canal_server.delivery.queue_worker import WorkerLimits
     from canal_server.model.positions import LogPosition
@@ -110,6 +110,7 @@ class TransactionWorker(QueueWorker):
         # By the number of the message since the last commit: when it is sent again, its
         # bytes differ.
         self._refused: dict[int, MessageRefusedError] = {}
+        self._retried: BrokerUnavailableError | None = None  # for the next notes
         self._unstored: LogPosition | None = None  # whose commit is not known
         self._begin()
 
@@ -182,6 +183,7 @@ class TransactionWorker(QueueWorker):
                 return
             self._ahead.popleft()
         if not self._is_begun:
+            self._retried = None
             producer.begin()
             self._is_begun = True
         self._is_open_in_source = fetched.is_open
@@ -265,6 +267,8 @@ class TransactionWorker(QueueWorker):
         for each in self._window:
             if each.sending.refused:
                 self._note_refused(each.sending)
+            if self._retried is not None:
+                raise self._retried
             if each.sending.failure is not None:
                 raise each.sending.failure
         if self._is_due and all(each.sending.is_confirmed for each in self._window):
@@ -274,9 +278,13 @@ class TransactionWorker(QueueWorker):
         self._note_progress(producer)
 
     def _note_refused(self, sending: Sending) -> None:
-        """Fail the transaction, in whose next try a note is sent, if that is set."""
+        """Have notes sent in the next try, if that is set.
+
+        Raises the error of a message whose place no note may take.
+        """
         first, sent = self._sendings.get(id(sending), (0, []))
-        for message, error in sending.refused:
+        while sending.refused:
+            message, error = sending.refused[0]
             numbers = (
                 number
                 for number, each in enumerate(sent, first)
@@ -286,9 +294,17 @@ class TransactionWorker(QueueWorker):
             if at is None or len(self._refused) >= REFUSED_MAX:
                 raise error  # no note may take its place, or it is one
             self._refused[at] = error
-        raise BrokerUnavailableError(
-            f"{error}; the transaction is sent again", error.key
-        )
+            self._retried = self._retried or BrokerUnavailableError(
+                f"{error}; the transaction is sent again", error.key
+            )
+            del sending.refused[0]
+
+    def _cause(self, error: CanalError, sendings: Iterable[Sending]) -> CanalError:
+        """Return what the transaction is sent again for, if a note is sent then."""
+        cause = super()._cause(error, sendings)
+        if isinstance(cause, BrokerUnavailableError) and self._retried is not None:
+            return self._retried
+        return cause
 
     def _free_parts(self) -> None:
         """Free the oldest parts of a transaction of the source that are confirmed."""
@@ -378,6 +394,13 @@ class TransactionWorker(QueueWorker):
             if self._unstored is not None and self._was_committed(producer):
                 self._spoiled = None
                 self._ack_window()
+            # After the first one the producer refuses what follows, perhaps before that
+            # answer was looked at; others were answered now.
+            for each in self._window:
+                with contextlib.suppress(MessageRefusedError):  # `_cause` returns it
+                    self._note_refused(each.sending)
+            if self._retried is not None:
+                self._backoff.reset()  # each try has more notes than the one before
         finally:
             self._unstored = None
             self._ahead.clear()

@@ -260,6 +260,56 @@ def test_a_note_in_place_of_a_message(
     assert sum("sent a note" in each for each in caplog.messages) == 3
 
 
+def test_a_message_that_is_refused_late(
+    source: Source,
+    broker: Broker,
+    make: Callable[..., TransactionWorker],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A producer may refuse what follows before it says why: then a note is sent, too.
+
+    The log has the reason, not what the producer said of the messages behind it.
+    """
+    send, abort = broker.try_send, broker.abort
+    unanswered: list[tuple[Message, Sending]] = []
+
+    def as_json(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
+        return [
+            (topic, 0, json.dumps({"n": int(value or b"0")}).encode())
+            for topic, _, value, *_ in encode(batch_id, body, now_ms)
+        ]
+
+    def try_send(message: Message, sending: Sending) -> bool:
+        if unanswered:
+            raise BrokerUnavailableError("erroneous state")
+        number = json.loads(message[2] or b"").get("n")
+        if number == 3:  # larger than the producer's own limit
+            raise MessageRefusedError(TOPIC, 9, "is too large")
+        if number == 1:  # than the topic's
+            sending.note(message[:2], 1)
+            unanswered.append((message, sending))
+            return True
+        return send(message, sending)
+
+    def answered(wait_s: float = 1.0) -> bool:
+        while unanswered:
+            message, sending = unanswered.pop()
+            sending.answered(message, MessageRefusedError(TOPIC, 9, "is too large"))
+        return abort(wait_s)
+
+    monkeypatch.setattr(broker, "try_send", try_send)
+    monkeypatch.setattr(broker, "abort", answered)
+    source.write(5)
+    worker = make(LIMITS._replace(too_large_topic=NOTES), as_json)
+    eventually(lambda: source.meta.cursor(WHO) == place(5))
+    found = [json.loads(value).get("n") for _, value in broker.visible]
+    assert found == [0, None, 2, None, 4]
+    assert worker.status().too_large == 2
+    assert "is too large; the transaction is sent again" in caplog.text
+    assert "erroneous" not in caplog.text
+
+
 def test_notes_in_a_transaction_that_is_larger_than_the_room(
     source: Source,
     broker: Broker,

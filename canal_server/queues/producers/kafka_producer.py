@@ -234,6 +234,10 @@ class KafkaProducer:
         may take questions to the brokers.
         """
         is_logged = False
+        if len(self._unanswered) > 1:
+            # With one of them all records of a batch are refused: the one without a key
+            # is the reason.
+            self._unanswered = deque(sorted(self._unanswered, key=self._is_other))
         while self._unanswered:
             sending, message, error = self._unanswered.popleft()
             try:
@@ -423,11 +427,10 @@ class KafkaProducer:
 
     def _answer_to(self, error: Any, message: Message, sending: Sending) -> CanalError:
         """Return what an error of a message that was sent means."""
-        codes = self._kafka.KafkaError
         found: CanalError
         if self._is_size(error):
             found = self._too_large(message, sending)
-        elif error.code() in (codes.INVALID_RECORD, codes._INVALID_DIFFERENT_RECORD):  # noqa: SLF001
+        elif self._is_record(error):
             self._counts.pop(message[0], None)
             # Of thousands in a batch, the first one explains the rest.
             found = sending.failure or self._invalid(error, message)
@@ -475,6 +478,15 @@ class KafkaProducer:
         if error.code() == codes.TOPIC_EXCEPTION:
             return BrokerUnavailableError(self._refusals.no_name(topic))
         return BrokerUnavailableError(f"topic {topic}: {error.str()}")
+
+    def _is_other(self, unanswered: tuple[Sending, Message, Any]) -> bool:
+        """Return whether a message may be refused for another one of its batch."""
+        _, message, error = unanswered
+        return self._is_record(error) and key_of(message) is not None
+
+    def _is_record(self, error: Any) -> bool:
+        codes = self._kafka.KafkaError
+        return error.code() in (codes.INVALID_RECORD, codes._INVALID_DIFFERENT_RECORD)  # noqa: SLF001
 
     def _invalid(self, error: Any, message: Message) -> CanalError:
         """Return why a message is refused, or another one of its batch."""

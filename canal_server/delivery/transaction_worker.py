@@ -40,6 +40,7 @@ from canal_server.queues.producers.queue_producer import (
     MessageRefusedError,
     OutcomeUnknownError,
     SchemaRefusedError,
+    size_of,
 )
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ COMMIT_S: Final = 0.5  # of one call
 ABORT_S: Final = 1.0  # when the server stops
 OPEN_RETRY_S: Final = 1.0
 REFUSED_MAX: Final = 1000  # messages whose refusal is remembered
+_DIFFERENCE_MAX: Final = 64  # bytes by which a message differs when it is sent again
 AHEAD_BYTES_MAX: Final = 4 << 20  # that are kept while an end is looked for
 _REFUSED: Final = (MessageRefusedError, SchemaRefusedError)
 
@@ -70,6 +72,24 @@ class RoomInRing(NamedTuple):
 
     size: int  # bytes
     entries: int
+
+
+class Refused(NamedTuple):
+    """A message in whose place a note is sent."""
+
+    error: MessageRefusedError
+    topic: str
+    partition: int
+    size: int
+
+    def is_of(self, message: Message) -> bool:
+        """Check whether a message can be the one that was refused.
+
+        Its id and time differ when it is sent again. It is another one if a filter was
+        changed meanwhile.
+        """
+        is_near = abs(size_of(message) - self.size) <= _DIFFERENCE_MAX
+        return message[:2] == (self.topic, self.partition) and is_near
 
 
 class TransactionWorker(QueueWorker):
@@ -109,7 +129,8 @@ class TransactionWorker(QueueWorker):
         self._ahead: deque[Fetched] = deque()  # fetched, of no transaction yet
         # By the number of the message since the last commit: when it is sent again, its
         # bytes differ.
-        self._refused: dict[int, MessageRefusedError] = {}
+        self._refused: dict[int, Refused] = {}
+        self._stored: LogPosition | None = None  # by the last commit
         self._retried: BrokerUnavailableError | None = None  # for the next notes
         self._unstored: LogPosition | None = None  # whose commit is not known
         self._begin()
@@ -136,7 +157,11 @@ class TransactionWorker(QueueWorker):
         producer.open()
         value = producer.position()
         stored = None if value is None else decoded(value)
-        self._refused.clear()
+        if stored is None or not is_same(stored, self._stored):
+            # Messages are counted from elsewhere. Else it is read again from there, as
+            # after a part of a transaction was lost.
+            self._refused.clear()
+        self._stored = stored
         if stored is not None and is_newer(stored, self._client.cursor()):
             self._spoiled = self._client.instance
             raise self._restarted("the message queue has more than was acked")
@@ -255,9 +280,11 @@ class TransactionWorker(QueueWorker):
             super()._send_all(producer, messages, sending)
             return
         for number, message in enumerate(messages, first):
-            if (error := self._refused.get(number)) is not None:
-                self._send_note(producer, message, sending, error)
+            refused = self._refused.get(number)
+            if refused is not None and refused.is_of(message):
+                self._send_note(producer, message, sending, refused.error)
             else:
+                self._refused.pop(number, None)
                 super()._send_all(producer, [message], sending)
 
     # --- commits ----------------------------------------------------------------------
@@ -293,7 +320,7 @@ class TransactionWorker(QueueWorker):
             at = next(numbers, None)
             if at is None or len(self._refused) >= REFUSED_MAX:
                 raise error  # no note may take its place, or it is one
-            self._refused[at] = error
+            self._refused[at] = Refused(error, *message[:2], size_of(message))
             self._retried = self._retried or BrokerUnavailableError(
                 f"{error}; the transaction is sent again", error.key
             )
@@ -340,13 +367,14 @@ class TransactionWorker(QueueWorker):
             self._note_progress(producer)
             if self._stop.requested():
                 raise OutcomeUnknownError("stopped before a commit was answered")
+        self._stored = self._unstored or self._stored
         self._unstored = None
 
     def _ack_window(self) -> None:
         """Ack the batches of a transaction that was committed."""
         self._refused = {
-            number - self._sent: error
-            for number, error in self._refused.items()
+            number - self._sent: refused
+            for number, refused in self._refused.items()
             if number >= self._sent
         }
         notes = self._freed_notes
@@ -375,6 +403,7 @@ class TransactionWorker(QueueWorker):
         self._finish_commit(producer)
         self._begin()
         self._refused.clear()
+        self._stored = cursor
         self._client.confirm_cursor(cursor)
 
     # --- failures and the end ---------------------------------------------------------
@@ -393,6 +422,7 @@ class TransactionWorker(QueueWorker):
                 self._is_open = False
             if self._unstored is not None and self._was_committed(producer):
                 self._spoiled = None
+                self._stored = self._unstored
                 self._ack_window()
             # After the first one the producer refuses what follows, perhaps before that
             # answer was looked at; others were answered now.

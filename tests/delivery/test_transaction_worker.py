@@ -21,7 +21,11 @@ from canal_server.delivery.stored_position import (
     encoded,
     is_newer,
 )
-from canal_server.delivery.transaction_worker import RoomInRing, TransactionWorker
+from canal_server.delivery.transaction_worker import (
+    Refused,
+    RoomInRing,
+    TransactionWorker,
+)
 from canal_server.errors import CanalError
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.protocol.entry_messages import Entry, EntryType
@@ -349,6 +353,47 @@ def test_notes_in_a_transaction_that_is_larger_than_the_room(
     assert sum(topic == NOTES for topic, _ in broker.visible) == 2
     eventually(lambda: source.meta.cursor(WHO) == place(90))
     assert worker.status().too_large == 2
+
+
+def test_messages_that_are_refused_after_parts_were_freed(
+    source: Source, broker: Broker, make: Callable[..., TransactionWorker]
+) -> None:
+    """The destination is read again, and what was refused is known then."""
+    tries = 0
+
+    def as_json(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
+        nonlocal tries
+        tries += 1
+        return [
+            (topic, 0, json.dumps({"n": int(value or b"0"), "t": tries}).encode())
+            for topic, _, value, *_ in encode(batch_id, body, now_ms)
+        ]
+
+    def fails(value: bytes) -> Exception | None:
+        is_large = json.loads(value).get("n") in (4, 60, 80)
+        return MessageRefusedError(TOPIC, 9, "is too large") if is_large else None
+
+    broker.fails = fails
+    source.write(2)
+    worker = make(LIMITS._replace(too_large_topic=NOTES), as_json)
+    eventually(lambda: len(broker.visible) == 2)
+    source.write(90)
+    eventually(lambda: len(broker.visible) == 92)
+    found = [json.loads(value).get("n") for _, value in broker.visible]
+    assert found == [None if each in {4, 60, 80} else each for each in source.rows]
+    assert source.restarts > 0
+    eventually(lambda: worker.status().too_large == 3)
+
+
+def test_which_message_was_refused() -> None:
+    """One that differs by its id and time is the same, one of another row is not."""
+    error = MessageRefusedError(TOPIC, 9, "is too large")
+    refused = Refused(error, TOPIC, 0, 3000)
+    assert refused.is_of((TOPIC, 0, bytes(2990)))
+    assert refused.is_of((TOPIC, 0, bytes(2000), bytes(1005), None))
+    assert not refused.is_of((TOPIC, 0, bytes(200)))
+    assert not refused.is_of((TOPIC, 1, bytes(3000)))
+    assert not refused.is_of(("another", 0, bytes(3000)))
 
 
 def test_a_message_that_is_refused(

@@ -199,7 +199,10 @@ def test_an_operator_moves_it(
 def test_a_message_that_is_too_large(
     deliver: Callable[..., Pipeline], kafka: Kafka, rng: random.Random
 ) -> None:
-    """A note takes its place, once; what is before and after it arrives once."""
+    """A note takes its place, once; what is before and after it arrives once.
+
+    Also if several are, some for the topic and one for the producer.
+    """
     kafka.create("shop", 1, {"max.message.bytes": "100000"})
     read, notes = kafka.follow("shop", 0), kafka.follow("large", 0)
     pipeline = deliver(
@@ -216,8 +219,11 @@ def test_a_message_that_is_too_large(
         *silent,
         f"CREATE TABLE {table} (id INT PRIMARY KEY, body LONGTEXT)",
         f"INSERT INTO {table} VALUES (1, 'a')",
-        f"INSERT INTO {table} VALUES (2, '{rng.randbytes(250_000).hex()}')",
-        f"INSERT INTO {table} VALUES (3, 'c')",
+        *(
+            f"INSERT INTO {table} VALUES ({number}, '{rng.randbytes(size).hex()}')"
+            for number, size in enumerate((250_000, 1_000_000, 250_000), 2)
+        ),
+        f"INSERT INTO {table} VALUES (5, 'c')",
     )
     ids: list[str] = []
     found: list[dict[str, Any]] = []
@@ -226,12 +232,12 @@ def test_a_message_that_is_too_large(
         for value in read():
             ids.extend(row["id"] for row in json.loads(value)["data"] or ())
         found.extend(map(json.loads, notes()))
-        return "3" in ids and bool(found)
+        return "5" in ids and len(found) >= 3
 
     wait_until(has_all, pipeline.process)
-    assert ids == ["1", "3"]
-    assert [each["keys"] for each in found] == [[{"id": "2"}]]
-    pipeline.wait_for_status(lambda status: status["delivery"]["too_large"] == 1)
+    assert ids == ["1", "5"]
+    assert [each["keys"] for each in found] == [[{"id": each}] for each in "234"]
+    pipeline.wait_for_status(lambda status: status["delivery"]["too_large"] == 3)
     pipeline.stop()
 
 

@@ -115,7 +115,9 @@ POSITION_NOT_READ = Message(
     text="destination %s waits for its position in the message queue: %s",
     meaning="With [`canal.mq.exactlyOnce`](configuration.md#canalmqexactlyonce), the"
     " message queue has the position at which the destination begins, and cannot be"
-    " asked now. The destination does not run until it can.",
+    " asked now. The destination does not run until it can. One that has delivered"
+    " nothing before begins then where the binlog ended at this start: leave the server"
+    " running until the brokers answer.",
     remedy="Start the brokers, or fix the cause given in the text; the destination"
     " starts by itself.",
 )

@@ -38,6 +38,7 @@ def problems(make_conf: Any) -> Callable[..., list[str]]:
         ("kafka.linger.ms = soon", "kafka.linger.ms = soon: write a number"),
         ("canal.mq.lingerMs = soon", "canal.mq.lingerMs = soon: write a number"),
         ("kafka.lingr.ms = 5", "kafka.lingr.ms: no setting of Kafka's producer"),
+        ("kafka.retry = 5", "kafka.retry: no setting of Kafka's producer"),
         ("canal.mq.maxRequestSize = 5", "canal.mq.maxRequestSize = 5: write a number"),
         ("kafka.buffer.memory = x", "kafka.buffer.memory: write a number of bytes"),
     ],
@@ -57,6 +58,7 @@ def test_all_wrong_settings_of_kafka(problems: Callable[..., list[str]]) -> None
     found = problems(
         SERVERS,
         "kafka.linger.mss = 1",
+        "kafka.lingr = 1",
         "kafka.compression.type = zip",
         "kafka.batch.size = 12k",
         "kafka.transactional.id = x",
@@ -67,6 +69,7 @@ def test_all_wrong_settings_of_kafka(problems: Callable[..., list[str]]) -> None
         "batch.size = 12k",
         "compression.type = zip",
         "linger.mss",
+        "lingr",
         "socket.timeout.ms = 1",
         "transactional.id",
     ]

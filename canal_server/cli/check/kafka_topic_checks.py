@@ -300,8 +300,9 @@ def _of_compaction(
             f" messages without a key, which Kafka refuses in a compacted topic"
             f" ({listed(topics)}): delivery of the destination waits from the first"
             " one on",
-            "send them to another topic with canal.mq.dynamicTopic, or leave them out"
-            " with canal.instance.filter.black.regex",
+            "send them to a topic that is not compacted with canal.mq.dynamicTopic"
+            f"{_created_before(queue)}, or leave them out with"
+            " canal.instance.filter.black.regex",
         )
 
 
@@ -315,13 +316,23 @@ def _of_unread(topics: Iterable[str], there: TopicsThere) -> Iterator[CheckResul
         yield skip(TOPICS, f"whether messages need a key in {_topics(names)}", why)
 
 
+def _created_before(queue: QueueConfig) -> str:
+    """Return what to do about the topic, if new ones are compacted."""
+    if not (queue.create_topics and _compacts(queue)):
+        return ""
+    return " (create it before with cleanup.policy = delete, as new ones are compacted)"
+
+
+def _compacts(queue: QueueConfig) -> bool:
+    return "compact" in dict(queue.topic_settings).get("cleanup.policy", "")
+
+
 def _is_compacted(
     topic: str, plan: TopicPlan, queue: QueueConfig, there: TopicsThere
 ) -> bool:
     if topic in there.partitions or not queue.create_topics:
         return topic in there.compacted
-    settings = dict(queue.topic_settings)
-    return topic != plan.notes and "compact" in settings.get("cleanup.policy", "")
+    return topic != plan.notes and _compacts(queue)
 
 
 def _of_hashes(plan: TopicPlan) -> Iterator[CheckResult]:

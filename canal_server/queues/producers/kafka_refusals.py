@@ -97,9 +97,12 @@ class Refusals:
         if topic == self.notes_topic:
             remedy = f"it is that of notes ({self.notes_key}), so {policy}"
         elif self.has_keys:
+            before = ""
+            if self.creates_compacted:  # it would be the same with any new topic
+                before = ", which you create before with cleanup.policy = delete"
             remedy = (
                 "the table has no primary key: send it to another topic with"
-                " canal.mq.dynamicTopic, leave it out with"
+                f" canal.mq.dynamicTopic{before}, leave it out with"
                 f" canal.instance.filter.black.regex, or {policy}"
             )
         else:

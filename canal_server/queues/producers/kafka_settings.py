@@ -153,7 +153,7 @@ _NO_NUMBER: Final = re.compile(
     r"Invalid value for configuration property \"[^\"]+\"\s*$"
 )
 _WORD: Final = re.compile(r"[a-z]+(?:\.[a-z]+)+")
-_QUOTED: Final = re.compile(r'property "([^"]+)"')  # also names of one word
+_QUOTED: Final = re.compile(r'property:? "([^"]+)"')  # also names of one word
 _UNKNOWN: Final = "No such configuration property"
 _OF_ONE_SETTING: Final = (  # others are about settings that do not fit together
     _UNKNOWN,
@@ -250,7 +250,7 @@ def _why_refused(text: str, name: str) -> str:
 
 def _known() -> set[str]:
     """Return names of settings, for suggestions."""
-    ours = {*_RENAMED, *_IGNORED, *_STORES, *_NOT_SET, *_COMMON, SERVERS_KEY}
+    ours = {*_RENAMED, *_IGNORED, *_STORES, *_NOT_SET, *_COMMON, SERVERS_KEY, _JAAS}
     return (ours | INTEGERS | DECIMALS | CHOICES.keys()) - _REFUSED.keys()
 
 

@@ -26,6 +26,9 @@ def test_a_message_without_a_key() -> None:
     assert "canal.mq.keys" not in keyed
     assert "leave it out with canal.instance.filter.black.regex" in keyed
     assert keyed.endswith("= delete for it and in canal.mq.topics.settings")
+    assert ", which you create before with cleanup.policy = delete, leave" in keyed
+    other = Refusals(has_keys=True).no_key("shop", "table a.b")
+    assert "with canal.mq.dynamicTopic, leave it out" in other
     notes = Refusals(notes_topic="notes", has_keys=True).no_key("notes", "table a.b")
     assert notes.endswith(
         "it is that of notes (canal.mq.tooLargeTopic), so set cleanup.policy = delete"

@@ -92,6 +92,7 @@ class FirstDelivery:
         A source that cannot be asked now, or before a stop, is asked when reading
         begins.
         """
+        self._await(self._asking, stop)
         noted = self._noted
         if noted is None:
             return None
@@ -101,13 +102,17 @@ class FirstDelivery:
             if not self._has_all_from(noted):
                 purged.append(noted)
 
-        checking = self._begun(check)
-        while checking.is_alive() and not stop.requested():
-            checking.join(LOOK_S)
+        self._await(self._begun(check), stop)
         if purged:
             self.why_not = PURGED
             return None
         return noted
+
+    @staticmethod
+    def _await(thread: threading.Thread | None, stop: Stop) -> None:
+        """Wait for an answer or a stop; an answer takes no longer than its limits."""
+        while thread is not None and thread.is_alive() and not stop.requested():
+            thread.join(LOOK_S)
 
     def _has_all_from(self, noted: LogPosition) -> bool:
         try:

@@ -35,6 +35,7 @@ from canal_server.delivery.stored_position import (
 )
 from canal_server.delivery.too_large_note import note_message
 from canal_server.errors import CanalError
+from canal_server.queues.message_content import subject_of
 from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     MessageRefusedError,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
         Message,
         Producer,
         Sending,
+        Subject,
         TransactionalProducer,
     )
     from canal_server.server.local_client import Fetched, LocalClient
@@ -81,6 +83,7 @@ class Refused(NamedTuple):
     topic: str
     partition: int
     size: int
+    subject: Subject
 
     def is_of(self, message: Message) -> bool:
         """Check whether a message can be the one that was refused.
@@ -89,7 +92,11 @@ class Refused(NamedTuple):
         changed meanwhile.
         """
         is_near = abs(size_of(message) - self.size) <= _DIFFERENCE_MAX
-        return message[:2] == (self.topic, self.partition) and is_near
+        return (
+            is_near
+            and message[:2] == (self.topic, self.partition)
+            and subject_of(message) == self.subject
+        )
 
 
 class TransactionWorker(QueueWorker):
@@ -130,8 +137,10 @@ class TransactionWorker(QueueWorker):
         # By the number of the message since the last commit: when it is sent again, its
         # bytes differ.
         self._refused: dict[int, Refused] = {}
-        self._stored: LogPosition | None = None  # by the last commit
-        self._retried: BrokerUnavailableError | None = None  # for the next notes
+        self._counted_from: LogPosition | None = None  # the last commit, or the begin
+        # Of this delivery: why the next one has more notes, and why one is impossible.
+        self._retried: BrokerUnavailableError | None = None
+        self._unnoted: MessageRefusedError | None = None
         self._unstored: LogPosition | None = None  # whose commit is not known
         self._begin()
 
@@ -157,16 +166,23 @@ class TransactionWorker(QueueWorker):
         producer.open()
         value = producer.position()
         stored = None if value is None else decoded(value)
-        if stored is None or not is_same(stored, self._stored):
+        begin = stored or self._client.cursor()
+        if not is_same(begin, self._counted_from):
             # Messages are counted from elsewhere. Else it is read again from there, as
             # after a part of a transaction was lost.
             self._refused.clear()
-        self._stored = stored
+        self._counted_from = begin
         if stored is not None and is_newer(stored, self._client.cursor()):
             self._spoiled = self._client.instance
             raise self._restarted("the message queue has more than was acked")
 
+    def _attempt(self) -> None:
+        if self._is_asked_again:
+            self._refused.clear()  # a limit may have been raised
+        super()._attempt()
+
     def _deliver(self, producer: TransactionalProducer) -> None:  # type: ignore[override]
+        self._retried = self._unnoted = None
         if self._spoiled is not None and self._spoiled is self._client.instance:
             raise self._restarted("it has lost a part of a transaction")
         self._spoiled = None
@@ -208,7 +224,6 @@ class TransactionWorker(QueueWorker):
                 return
             self._ahead.popleft()
         if not self._is_begun:
-            self._retried = None
             producer.begin()
             self._is_begun = True
         self._is_open_in_source = fetched.is_open
@@ -287,6 +302,14 @@ class TransactionWorker(QueueWorker):
                 self._refused.pop(number, None)
                 super()._send_all(producer, [message], sending)
 
+    def _wait_stopped(self, seconds: float = float("inf")) -> None:
+        cursor = self._client.cursor()
+        if cursor is not None and cursor.moved:
+            # While the brokers answered. It is stored before anything else is sent.
+            self._become(State.BLOCKED, f"it is tried again: {self._reason}")
+            return
+        super()._wait_stopped(seconds)
+
     # --- commits ----------------------------------------------------------------------
 
     def _settle(self, producer: TransactionalProducer) -> None:  # type: ignore[override]
@@ -320,7 +343,9 @@ class TransactionWorker(QueueWorker):
             at = next(numbers, None)
             if at is None or len(self._refused) >= REFUSED_MAX:
                 raise error  # no note may take its place, or it is one
-            self._refused[at] = Refused(error, *message[:2], size_of(message))
+            self._refused[at] = Refused(
+                error, *message[:2], size_of(message), subject_of(message)
+            )
             self._retried = self._retried or BrokerUnavailableError(
                 f"{error}; the transaction is sent again", error.key
             )
@@ -328,10 +353,9 @@ class TransactionWorker(QueueWorker):
 
     def _cause(self, error: CanalError, sendings: Iterable[Sending]) -> CanalError:
         """Return what the transaction is sent again for, if a note is sent then."""
-        cause = super()._cause(error, sendings)
-        if isinstance(cause, BrokerUnavailableError) and self._retried is not None:
-            return self._retried
-        return cause
+        if not isinstance(error, BrokerUnavailableError):
+            return error
+        return self._unnoted or self._retried or super()._cause(error, sendings)
 
     def _free_parts(self) -> None:
         """Free the oldest parts of a transaction of the source that are confirmed."""
@@ -367,7 +391,7 @@ class TransactionWorker(QueueWorker):
             self._note_progress(producer)
             if self._stop.requested():
                 raise OutcomeUnknownError("stopped before a commit was answered")
-        self._stored = self._unstored or self._stored
+        self._counted_from = self._unstored or self._counted_from
         self._unstored = None
 
     def _ack_window(self) -> None:
@@ -403,7 +427,7 @@ class TransactionWorker(QueueWorker):
         self._finish_commit(producer)
         self._begin()
         self._refused.clear()
-        self._stored = cursor
+        self._counted_from = cursor
         self._client.confirm_cursor(cursor)
 
     # --- failures and the end ---------------------------------------------------------
@@ -422,13 +446,15 @@ class TransactionWorker(QueueWorker):
                 self._is_open = False
             if self._unstored is not None and self._was_committed(producer):
                 self._spoiled = None
-                self._stored = self._unstored
+                self._counted_from = self._unstored
                 self._ack_window()
             # After the first one the producer refuses what follows, perhaps before that
             # answer was looked at; others were answered now.
             for each in self._window:
-                with contextlib.suppress(MessageRefusedError):  # `_cause` returns it
+                try:
                     self._note_refused(each.sending)
+                except MessageRefusedError as refused:
+                    self._unnoted = self._unnoted or refused  # `_cause` returns it
             if self._retried is not None:
                 self._backoff.reset()  # each try has more notes than the one before
         finally:

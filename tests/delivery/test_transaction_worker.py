@@ -31,6 +31,7 @@ from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.protocol.entry_messages import Entry, EntryType
 from canal_server.protocol.packets import Messages
 from canal_server.protocol.protobuf import decode
+from canal_server.queues.message_content import subject_of
 from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     MessageRefusedError,
@@ -64,6 +65,20 @@ def encode(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
         for each in entries
         if each.entry_type == EntryType.ROWDATA
     ]
+
+
+def as_json(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
+    """Return messages with names, of which notes can be made."""
+    return [
+        (topic, 0, json.dumps({"n": int(value or b"0")}).encode())
+        for topic, _, value, *_ in encode(batch_id, body, now_ms)
+    ]
+
+
+def number_of(value: bytes | None) -> int | None:
+    """Return the number in a message, None: it is a note."""
+    found = json.loads(value or b"").get("n")
+    return None if found is None else int(found)
 
 
 @pytest.fixture(autouse=True)
@@ -278,12 +293,6 @@ def test_a_message_that_is_refused_late(
     send, abort = broker.try_send, broker.abort
     unanswered: list[tuple[Message, Sending]] = []
 
-    def as_json(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
-        return [
-            (topic, 0, json.dumps({"n": int(value or b"0")}).encode())
-            for topic, _, value, *_ in encode(batch_id, body, now_ms)
-        ]
-
     def try_send(message: Message, sending: Sending) -> bool:
         if unanswered:
             raise BrokerUnavailableError("erroneous state")
@@ -326,12 +335,6 @@ def test_notes_in_a_transaction_that_is_larger_than_the_room(
     """
     send, outcomes = broker.try_send, ["later"]
 
-    def as_json(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
-        return [
-            (topic, 0, json.dumps({"n": int(value or b"0")}).encode())
-            for topic, _, value, *_ in encode(batch_id, body, now_ms)
-        ]
-
     def try_send(message: Message, sending: Sending) -> bool:
         if json.loads(message[2] or b"").get("n") in (2, 60):
             raise MessageRefusedError(TOPIC, 9, "is too large")
@@ -355,10 +358,17 @@ def test_notes_in_a_transaction_that_is_larger_than_the_room(
     assert worker.status().too_large == 2
 
 
+@pytest.mark.parametrize("has_committed", [False, True])
 def test_messages_that_are_refused_after_parts_were_freed(
-    source: Source, broker: Broker, make: Callable[..., TransactionWorker]
+    source: Source,
+    broker: Broker,
+    make: Callable[..., TransactionWorker],
+    has_committed: bool,
 ) -> None:
-    """The destination is read again, and what was refused is known then."""
+    """The destination is read again, and what was refused is known then.
+
+    Also before anything was committed, when the queue has no position yet.
+    """
     tries = 0
 
     def as_json(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
@@ -374,26 +384,70 @@ def test_messages_that_are_refused_after_parts_were_freed(
         return MessageRefusedError(TOPIC, 9, "is too large") if is_large else None
 
     broker.fails = fails
-    source.write(2)
+    if has_committed:
+        source.write(2)
     worker = make(LIMITS._replace(too_large_topic=NOTES), as_json)
-    eventually(lambda: len(broker.visible) == 2)
+    eventually(lambda: len(broker.visible) == len(source.rows))
     source.write(90)
-    eventually(lambda: len(broker.visible) == 92)
+    eventually(lambda: len(broker.visible) == len(source.rows))
     found = [json.loads(value).get("n") for _, value in broker.visible]
     assert found == [None if each in {4, 60, 80} else each for each in source.rows]
     assert source.restarts > 0
     eventually(lambda: worker.status().too_large == 3)
 
 
+def test_more_notes_than_are_remembered(
+    source: Source,
+    broker: Broker,
+    make: Callable[..., TransactionWorker],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Delivery stops with the reason; it does not try for ever.
+
+    It is tried again after a move, also one that was made while brokers answered.
+    """
+    monkeypatch.setattr(transaction_worker, "REFUSED_MAX", 1)
+    abort, aborts = broker.abort, 0
+
+    def aborted(wait_s: float = 1.0) -> bool:
+        nonlocal aborts
+        aborts += 1
+        if aborts == 2:
+            source.meta.update_cursor(WHO, replace(place(7), moved=True))
+        return abort(wait_s)
+
+    def fails(value: bytes) -> Exception | None:
+        is_large = number_of(value) in {2, 4}
+        return MessageRefusedError(TOPIC, 9, "is too large") if is_large else None
+
+    broker.fails = fails
+    monkeypatch.setattr(broker, "abort", aborted)
+    source.write(7)
+    source.write(2)
+    worker = make(LIMITS._replace(too_large_topic=NOTES), as_json)
+    eventually(lambda: caplog.text.count("delivery stopped") == 2)
+    eventually(lambda: worker.status().state == "stopped")
+    cursor = source.meta.cursor(WHO)
+    assert cursor == place(7)
+    assert not cursor.moved, "it was stored before anything was sent"
+    assert not broker.visible
+
+
 def test_which_message_was_refused() -> None:
     """One that differs by its id and time is the same, one of another row is not."""
-    error = MessageRefusedError(TOPIC, 9, "is too large")
-    refused = Refused(error, TOPIC, 0, 3000)
-    assert refused.is_of((TOPIC, 0, bytes(2990)))
-    assert refused.is_of((TOPIC, 0, bytes(2000), bytes(1005), None))
-    assert not refused.is_of((TOPIC, 0, bytes(200)))
-    assert not refused.is_of((TOPIC, 1, bytes(3000)))
-    assert not refused.is_of(("another", 0, bytes(3000)))
+
+    def of_row(table: str, size: int, sent: int) -> bytes:
+        row = {"database": "shop", "table": table, "id": sent, "data": ["x" * size]}
+        return json.dumps(row).encode()
+
+    error, value = MessageRefusedError(TOPIC, 9, "is too large"), of_row("a", 3000, 9)
+    refused = Refused(error, TOPIC, 0, len(value), subject_of((TOPIC, 0, value)))
+    assert refused.is_of((TOPIC, 0, of_row("a", 3000, 1234)))
+    assert not refused.is_of((TOPIC, 0, of_row("a", 200, 9)))
+    assert not refused.is_of((TOPIC, 0, of_row("b", 3000, 9)))
+    assert not refused.is_of((TOPIC, 1, value))
+    assert not refused.is_of(("another", 0, value))
 
 
 def test_a_message_that_is_refused(

@@ -236,8 +236,8 @@ class KafkaProducer:
         is_logged = False
         if len(self._unanswered) > 1:
             # With one of them all records of a batch are refused: the one without a key
-            # is the reason.
-            self._unanswered = deque(sorted(self._unanswered, key=self._is_other))
+            # is the reason. What is purged says nothing.
+            self._unanswered = deque(sorted(self._unanswered, key=self._order))
         while self._unanswered:
             sending, message, error = self._unanswered.popleft()
             try:
@@ -466,7 +466,7 @@ class KafkaProducer:
 
     def _meaning(self, error: Any, topic: str) -> CanalError:
         codes = self._kafka.KafkaError
-        if error.code() in (codes._PURGE_QUEUE, codes._PURGE_INFLIGHT):  # noqa: SLF001
+        if self._is_purged(error):
             return self._cause or BrokerUnavailableError(
                 f"Kafka at {self.servers}: {self.last_error or error.str()}"
             )
@@ -479,10 +479,16 @@ class KafkaProducer:
             return BrokerUnavailableError(self._refusals.no_name(topic))
         return BrokerUnavailableError(f"topic {topic}: {error.str()}")
 
-    def _is_other(self, unanswered: tuple[Sending, Message, Any]) -> bool:
-        """Return whether a message may be refused for another one of its batch."""
+    def _order(self, unanswered: tuple[Sending, Message, Any]) -> int:
+        """Return how late an answer is looked at, as others may explain it."""
         _, message, error = unanswered
-        return self._is_record(error) and key_of(message) is not None
+        if self._is_purged(error):
+            return 2
+        return int(self._is_record(error) and key_of(message) is not None)
+
+    def _is_purged(self, error: Any) -> bool:
+        codes = self._kafka.KafkaError
+        return error.code() in (codes._PURGE_QUEUE, codes._PURGE_INFLIGHT)  # noqa: SLF001
 
     def _is_record(self, error: Any) -> bool:
         codes = self._kafka.KafkaError

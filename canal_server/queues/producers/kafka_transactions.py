@@ -221,11 +221,12 @@ class TransactionalKafkaProducer(KafkaProducer):
             try:
                 self._producer.abort_transaction(min(OPEN_S, wait_s))
                 self._is_begun = False
-                self._cause = None
             except self._kafka.KafkaException as error:
                 if not error.args[0].retriable() or time.monotonic() > give_up_at:
                     self._is_spent = True
         self._answer_failures()  # of what was aborted
+        if not self._is_spent:
+            self._cause = None
         return not self._is_spent
 
     def renew(self) -> None:

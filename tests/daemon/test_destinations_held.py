@@ -47,7 +47,8 @@ class TestStoppedByAnOperator:
 
     def test_calls_on_resume(self, destinations_of):
         """Each start by an operator is reported, also of one that runs; no others."""
-        destinations, resumed = destinations_of(configs("a", "b"), Makes()), []
+        destinations = destinations_of(configs("a", "b"), Makes())
+        resumed: list[str] = []
         destinations.on_resume(resumed.append)
         destinations.start()
         destinations.resume("b")

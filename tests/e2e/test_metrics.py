@@ -99,6 +99,8 @@ def test_names_and_values(pipeline):
         exchange(pipeline, client, 5)
         with pytest.raises(Exception, match="is not exist"):
             (client.ack(77), client.get(1))
+    # A request is counted after its answer.
+    eventually(lambda: "client_request_error{" in scrape(pipeline))
     text = scrape(pipeline)
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     labels: dict[str, set[str]] = {}

@@ -77,7 +77,7 @@ class RoomInRing(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A message in whose place a note is sent."""
+    """A message that a note replaces."""
 
     error: MessageRefusedError
     topic: str
@@ -330,7 +330,7 @@ class TransactionWorker(QueueWorker):
     def _note_refused(self, sending: Sending) -> None:
         """Have notes sent in the next try, if that is set.
 
-        Raises the error of a message whose place no note may take.
+        Raises the error of a message that no note may replace.
         """
         first, sent = self._sendings.get(id(sending), (0, []))
         while sending.refused:
@@ -342,7 +342,7 @@ class TransactionWorker(QueueWorker):
             )
             at = next(numbers, None)
             if at is None or len(self._refused) >= REFUSED_MAX:
-                raise error  # no note may take its place, or it is one
+                raise error  # no note may replace it, or it is one
             self._refused[at] = Refused(
                 error, *message[:2], size_of(message), subject_of(message)
             )

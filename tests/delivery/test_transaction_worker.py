@@ -75,6 +75,21 @@ def as_json(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
     ]
 
 
+def counted() -> Encode:
+    """Return the same, with what changes when they are sent again, as the time does."""
+    tries = 0
+
+    def encode_try(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
+        nonlocal tries
+        tries += 1
+        return [
+            (topic, 0, json.dumps({"n": number_of(value), "t": tries}).encode())
+            for topic, _, value, *_ in as_json(batch_id, body, now_ms)
+        ]
+
+    return encode_try
+
+
 def number_of(value: bytes | None) -> int | None:
     """Return the number in a message, None: it is a note."""
     found = json.loads(value or b"").get("n")
@@ -250,26 +265,17 @@ def test_a_note_in_place_of_a_message(
     So it is counted and logged once, however often the transaction was sent.
     """
     large = (1, 2, 7)  # of the first and the third transaction
-    tries = 0
-
-    def with_large(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
-        nonlocal tries
-        tries += 1  # like the time in a message, it changes when that is sent again
-        return [
-            (topic, 0, json.dumps({"n": int(value or b"0"), "t": tries}).encode())
-            for topic, _, value, *_ in encode(batch_id, body, now_ms)
-        ]
 
     def fails(value: bytes) -> Exception | None:
-        is_large = json.loads(value).get("n") in large
+        is_large = number_of(value) in large
         return MessageRefusedError(TOPIC, 9, "is too large") if is_large else None
 
     broker.fails = fails
     for rows in (4, 1, 3):
         source.write(rows)
-    worker = make(LIMITS._replace(too_large_topic=NOTES), with_large)
+    worker = make(LIMITS._replace(too_large_topic=NOTES), counted())
     eventually(lambda: broker.stored and decoded(broker.stored) == place(10))
-    found = [json.loads(value).get("n") for _, value in broker.visible]
+    found = [number_of(value) for _, value in broker.visible]
     assert found == [0, None, None, 3, 5, None, 8, 9]
     assert [topic == NOTES for topic, _ in broker.visible] == [
         each is None for each in found
@@ -288,7 +294,7 @@ def test_a_message_that_is_refused_late(
 ) -> None:
     """A producer may refuse what follows before it says why: then a note is sent, too.
 
-    The log has the reason, not what the producer said of the messages behind it.
+    The log has the reason, not what the producer said of the messages after it.
     """
     send, abort = broker.try_send, broker.abort
     unanswered: list[tuple[Message, Sending]] = []
@@ -316,7 +322,7 @@ def test_a_message_that_is_refused_late(
     source.write(5)
     worker = make(LIMITS._replace(too_large_topic=NOTES), as_json)
     eventually(lambda: source.meta.cursor(WHO) == place(5))
-    found = [json.loads(value).get("n") for _, value in broker.visible]
+    found = [number_of(value) for _, value in broker.visible]
     assert found == [0, None, 2, None, 4]
     assert worker.status().too_large == 2
     assert "is too large; the transaction is sent again" in caplog.text
@@ -369,28 +375,19 @@ def test_messages_that_are_refused_after_parts_were_freed(
 
     Also before anything was committed, when the queue has no position yet.
     """
-    tries = 0
-
-    def as_json(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
-        nonlocal tries
-        tries += 1
-        return [
-            (topic, 0, json.dumps({"n": int(value or b"0"), "t": tries}).encode())
-            for topic, _, value, *_ in encode(batch_id, body, now_ms)
-        ]
 
     def fails(value: bytes) -> Exception | None:
-        is_large = json.loads(value).get("n") in (4, 60, 80)
+        is_large = number_of(value) in (4, 60, 80)
         return MessageRefusedError(TOPIC, 9, "is too large") if is_large else None
 
     broker.fails = fails
     if has_committed:
         source.write(2)
-    worker = make(LIMITS._replace(too_large_topic=NOTES), as_json)
+    worker = make(LIMITS._replace(too_large_topic=NOTES), counted())
     eventually(lambda: len(broker.visible) == len(source.rows))
     source.write(90)
     eventually(lambda: len(broker.visible) == len(source.rows))
-    found = [json.loads(value).get("n") for _, value in broker.visible]
+    found = [number_of(value) for _, value in broker.visible]
     assert found == [None if each in {4, 60, 80} else each for each in source.rows]
     assert source.restarts > 0
     eventually(lambda: worker.status().too_large == 3)

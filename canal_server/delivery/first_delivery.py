@@ -40,6 +40,7 @@ class FirstDelivery:
     def __init__(self, config: InstanceConfig) -> None:
         self._config = config
         self._noted: LogPosition | None = None
+        self._failure: Exception | None = None  # an internal error of those threads
         self._asking: threading.Thread | None = None
         self.why_not = NO_SOURCE
 
@@ -71,7 +72,16 @@ class FirstDelivery:
 
     def _begun(self, work: Callable[[], None]) -> threading.Thread:
         name = f"first-{self._config.destination}"
-        thread = threading.Thread(target=work, name=name, daemon=True)
+
+        def run() -> None:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001  # `position` raises it
+                self._failure = error
+            else:
+                self._failure = None
+
+        thread = threading.Thread(target=run, name=name, daemon=True)
         thread.start()
         return thread
 
@@ -90,11 +100,12 @@ class FirstDelivery:
         """Return the position that was noted, if the source has what follows it.
 
         A source that cannot be asked now, or before a stop, is asked when reading
-        begins.
+        begins. Raises internal errors of the threads that asked.
         """
         self._await(self._asking, stop)
         noted = self._noted
         if noted is None:
+            self._raise_failure()
             return None
         purged: list[LogPosition] = []
 
@@ -103,10 +114,15 @@ class FirstDelivery:
                 purged.append(noted)
 
         self._await(self._begun(check), stop)
+        self._raise_failure()
         if purged:
             self.why_not = PURGED
             return None
         return noted
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
 
     @staticmethod
     def _await(thread: threading.Thread | None, stop: Stop) -> None:

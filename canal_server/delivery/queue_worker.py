@@ -40,6 +40,7 @@ from canal_server.runtime.log_throttle import LogThrottle
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from canal_server.model.positions import LogPosition
     from canal_server.ports import RunningInstance
     from canal_server.queues.message_form import Encode
     from canal_server.queues.producers.queue_producer import (
@@ -111,6 +112,9 @@ class QueueWorker:
         self._is_asked_again = False  # an operator has requested another try
         self._window: deque[OpenBatch] = deque()
         self._to_resend: deque[OpenBatch] = deque()  # before anything else
+        # When delivery ended last: what was acked, and whether that was moved before.
+        self._acked: tuple[LogPosition | None, ...] = ()
+        self._was_moved = False
         self._counts = DeliveryCounts()
         self._state, self._reason = State.WAITING, ""
         self._since_ms = _now_ms()
@@ -464,6 +468,11 @@ class QueueWorker:
             is_known = self._limits.by_partition
         finally:
             window = (*self._window, *self._to_resend)
+            self._acked = self._client.acked()
+            # While the broker answered, before anything here would notice.
+            self._was_moved = bool(window) and not self._client.holds(
+                window[0].batch_id
+            )
             self._window.clear()
             self._to_resend.clear()
             for each in window:
@@ -506,13 +515,11 @@ class QueueWorker:
 
     def _wait_stopped(self, seconds: float = float("inf")) -> None:
         end_s = time.monotonic() + seconds
-        acked = self._client.acked()
         while not (
             self._is_asked_again
+            or self._was_moved
             or not self._client.is_served()
-            or self._client.was_moved_since(acked)
-            # While the broker answered, before that was known here.
-            or (self._to_resend and not self._client.holds(self._to_resend[0].batch_id))
+            or self._client.was_moved_since(self._acked)
         ):
             if time.monotonic() > end_s:
                 return  # nothing has changed yet

@@ -45,11 +45,12 @@ def decoded(value: bytes) -> LogPosition:
     """Read what `encoded` returned. Raises CanalError."""
     try:
         return entry_from_json(json.loads(value))
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError):
+        # Whoever wrote it, the value is nobody's to show.
         raise CanalError(
-            f"the position in the message queue, {value[:200]!r}, is not readable"
-            f" ({error!r}): set canal.mq.positionTopic to another name, to begin with"
-            " the stored cursor"
+            f"the last message in the topic of positions ({len(value)} bytes) is none"
+            " that canal-server has written: set canal.mq.positionTopic to another"
+            " name, to begin with the stored cursor"
         ) from None
 
 

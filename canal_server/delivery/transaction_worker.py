@@ -459,6 +459,7 @@ class TransactionWorker(QueueWorker):
                 self._backoff.reset()  # each try has more notes than the one before
         finally:
             self._unstored = None
+            self._acked = self._client.acked()
             self._ahead.clear()
             self._window.clear()
             self._begin()

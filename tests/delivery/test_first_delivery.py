@@ -199,6 +199,22 @@ def test_a_source_that_does_not_answer(source_server: Any, is_silent: bool) -> N
     assert first.why_not == NO_SOURCE
 
 
+def test_an_internal_error(source_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for the position meets it; changes are not left out for it."""
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    first = of_source(source_server)
+    for method in ("_view", "_has_all_from"):
+        monkeypatch.setattr(first, method, fails)
+        first.note()
+        with pytest.raises(RuntimeError, match="a defect"):
+            first.position(Stop())
+        monkeypatch.undo()
+        noted_by(first)
+
+
 def test_a_stop_while_the_source_is_asked(
     own_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 NOTES = "notes"
 
 
+def six_is_refused(topic: str, value: bytes) -> Exception | None:
+    """Return the error of a message that is too large."""
+    return MessageRefusedError(topic, 9, "is too large") if value == b"6" else None
+
+
 def test_a_change_of_which_no_message_can_be_made(
     instance: FakeInstance,
     start_worker: Callable[..., QueueWorker],
@@ -199,11 +204,7 @@ def test_a_start_while_delivery_has_stopped(
     The status has the position up to which all is acked meanwhile.
     """
     broker = FailingBroker()
-
-    def fails(topic: str, value: bytes) -> Exception | None:
-        return MessageRefusedError(topic, 9, "is too large") if value == b"6" else None
-
-    broker.fails = fails
+    broker.fails = six_is_refused
     put(instance, *range(10))
     worker = start_worker(broker)
 
@@ -247,14 +248,11 @@ def test_a_move_while_delivery_has_stopped(
     caplog.set_level("INFO", queue_worker.__name__)
     broker = FailingBroker()
 
-    def fails(topic: str, value: bytes) -> Exception | None:
-        return MessageRefusedError(topic, 9, "is too large") if value == b"6" else None
-
     def position() -> LogPosition:
         at = LogPosition(LogIdentity("db", 3306), EntryPosition("b.000001", 4))
         return replace(at, moved=True)
 
-    broker.fails = fails
+    broker.fails = six_is_refused
     put(instance, *range(10))
     instance.meta.update_cursor(WHO, position())
     if of_group:
@@ -275,6 +273,32 @@ def test_a_move_while_delivery_has_stopped(
     assert sum("continues" in each for each in caplog.messages) == 1
 
 
+@pytest.mark.parametrize("by_partition", [False, True])
+def test_a_move_while_a_refusal_is_noticed(
+    instance: FakeInstance,
+    start_worker: Callable[..., QueueWorker],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    by_partition: bool,
+) -> None:
+    """A move that comes before the delivery has stopped counts, too."""
+    broker = FailingBroker()
+
+    def move() -> None:
+        """Be called when the messages that were on their way are answered."""
+        move_cursor(instance, 8)
+        monkeypatch.setattr(broker, "renew", lambda: None)
+
+    broker.fails = six_is_refused
+    monkeypatch.setattr(broker, "renew", move)
+    put(instance, *range(10))
+    worker = start_worker(broker, LIMITS._replace(by_partition=by_partition))
+    eventually(lambda: WHO.client_id in instance.store.cursors)
+    eventually(lambda: acked(instance) == 10)
+    assert broker.numbers()[-2:] == [8, 9]
+    assert worker.status().failures == 1
+
+
 def test_a_start_while_a_refusal_is_noticed(
     instance: FakeInstance,
     start_worker: Callable[..., QueueWorker],
@@ -283,15 +307,12 @@ def test_a_start_while_a_refusal_is_noticed(
     """A start that comes before the delivery has stopped has the message sent again."""
     broker = FailingBroker()
 
-    def fails(topic: str, value: bytes) -> Exception | None:
-        return MessageRefusedError(topic, 9, "is too large") if value == b"6" else None
-
     def renew() -> None:
         """Be called when the messages that were on their way are answered."""
         broker.fails = lambda *_: None
         worker.retry()
 
-    broker.fails = fails
+    broker.fails = six_is_refused
     worker = start_worker(broker)
     monkeypatch.setattr(broker, "renew", renew)
     put(instance, *range(10))

@@ -244,8 +244,7 @@ def test_check(stopped: Pipeline, rabbit: Rabbit, capsys: Any) -> None:
     _, exchange, topic = found()
     assert "exchange changes exists" in exchange
     assert "topic shop: the account may write" in topic
-    rabbit.control("add_user", "reader", "s3cret")
-    rabbit.control("set_permissions", "reader", "", "", ".*")
+    rabbit.add_reader("reader", "s3cret")
     _, _, topic = found(rabbitmq__username="reader", rabbitmq__password="s3cret")
     assert "FAIL" in topic
     assert "refuses access to account reader" in topic

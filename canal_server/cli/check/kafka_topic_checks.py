@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.cli.check.queue_results import TOPICS
 from canal_server.cli.check.topic_plan import (
@@ -27,6 +27,7 @@ from canal_server.model.check_results import (
 from canal_server.queues.producers.kafka_admin import is_compacted
 from canal_server.queues.producers.kafka_names import why_no_name
 from canal_server.queues.producers.kafka_producer import AUTO_CREATE
+from canal_server.queues.producers.kafka_refusals import TOPIC_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,7 +54,9 @@ class TopicsThere:
     `partitions` are those of all topics, `unwritable` what the account may not write
     to. `unread` says why settings of topics cannot be read, so that it is not known
     whether they are compacted. `creations` say why missing topics cannot be created,
-    empty: they can be. For `unasked`, only the partitions were asked.
+    empty: they can be. For `unasked`, only the partitions were asked. `limits` are how
+    large batches may be in topics that accept less than `batch_bytes`, which those of
+    the server may have.
     """
 
     partitions: Mapping[str, int]
@@ -63,6 +66,8 @@ class TopicsThere:
     unasked: frozenset[str] = frozenset()
     creations: Mapping[str, str | None] = field(default_factory=dict)
     are_created: bool | None = None  # by the brokers, when needed; None: unknown
+    limits: Mapping[str, int] = field(default_factory=dict)
+    batch_bytes: int = 0
 
 
 def ask_brokers(
@@ -97,7 +102,22 @@ def ask_brokers(
         unasked,
         creations,
         producer.creates_topics() if missing and creation is None else None,
+        _limits(found.settings, producer),
+        int(producer.batch_bytes),
     )
+
+
+def _limits(
+    settings: Mapping[str, Mapping[str, Any]], producer: KafkaProducer
+) -> dict[str, int]:
+    """Return the limits of topics that accept no batch as large as ours may be."""
+    limits = {
+        name: int(each[TOPIC_LIMIT].value)
+        for name, each in settings.items()
+        if TOPIC_LIMIT in each
+    }
+    batch_bytes = int(producer.batch_bytes)
+    return {name: limit for name, limit in limits.items() if limit < batch_bytes}
 
 
 def _why_unread(why: Unread) -> str:
@@ -136,6 +156,7 @@ def check_topics(
             f"the brokers are asked for the first {ASKED_MAX:,} topics of the server",
         )
     yield from _of_compaction(plan, queue, there)
+    yield from _of_limits(plan, there)
     yield from _of_hashes(plan)
     yield from unmatched_items(plan)
 
@@ -261,6 +282,27 @@ def _topics(names: list[str], what: str = "") -> str:
 
 def _partitions(number: int) -> str:
     return "1 partition" if number == 1 else f"{number} partitions"
+
+
+# --- sizes ----------------------------------------------------------------------------
+
+
+def _of_limits(plan: TopicPlan, there: TopicsThere) -> Iterator[CheckResult]:
+    """Yield which topics refuse batches, so that messages are sent one by one."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for each in plan.topics:
+        if each in there.limits:
+            found[there.limits[each]].append(each)
+    for limit, names in sorted(found.items()):
+        has = "has" if len(names) == 1 else "have"
+        yield warn(
+            TOPICS,
+            f"{_topics(names)} {has} {TOPIC_LIMIT} = {limit}, and batches have up to"
+            f" {there.batch_bytes} bytes (kafka.batch.size; 16384 counts as not set):"
+            " after the first one that is refused, messages are sent one by one, which"
+            " is slower",
+            f"raise {TOPIC_LIMIT} of the topic, or set kafka.batch.size below it",
+        )
 
 
 # --- keys and hashes ------------------------------------------------------------------

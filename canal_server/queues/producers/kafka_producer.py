@@ -142,6 +142,11 @@ class KafkaProducer:
             texts = list(refused_texts(self._config, self._refusal_of))
             raise SettingRefusedError(*(texts or [_text_of(error)])) from None
 
+    @property
+    def batch_bytes(self) -> str:
+        """Return how large batches may become; a larger message is one of its own."""
+        return str(self._config.get(_BATCH, _BATCH_BYTES))
+
     def open(self) -> None:
         """Ask the brokers for their topics. Raises BrokerUnavailableError."""
         try:
@@ -459,9 +464,8 @@ class KafkaProducer:
             limit = settings.limit_below(topic, size_of(message), sending)
             return _refused(message, words.topic_limit(topic, limit))
         self._wants_single = self._is_spent = True
-        batch_bytes = str(self._config.get(_BATCH, _BATCH_BYTES))
         return BrokerUnavailableError(
-            words.small_batches(topic, settings.limit(topic), batch_bytes)
+            words.small_batches(topic, settings.limit(topic), self.batch_bytes)
         )
 
     def _meaning(self, error: Any, topic: str) -> CanalError:

@@ -222,6 +222,17 @@ def test_compacted_topics(found: Callable[..., Results], kafka: Kafka) -> None:
         assert "set canal.mq.keys = primaryKey, or cleanup.policy = delete" in failed
 
 
+def test_a_topic_with_a_low_limit(found: Callable[..., Results], kafka: Kafka) -> None:
+    """It is a warning, until batches are as small."""
+    have(kafka, "small", 1, {"max.message.bytes": "50000"})
+    own = {"canal.mq.topic": "small"}
+    warned = texts(found("topics", {}, own), "warn")
+    assert "1 topic (small) has max.message.bytes = 50000" in warned
+    assert "batches have up to 1000000 bytes" in warned
+    main = {"kafka.batch.size": "40000"}
+    assert texts(found("topics", main, own), "warn") == ""
+
+
 @pytest.mark.usefixtures("tables")
 def test_columns_that_no_table_has(found: Callable[..., Results]) -> None:
     """A name in a hash that is no column is a warning, with the tables."""

@@ -122,6 +122,23 @@ def test_settings_that_cannot_be_read() -> None:
         assert len(texts(plan, keyed, there, Outcome.SKIP)) == int(not is_key)
 
 
+def test_topics_with_a_low_limit() -> None:
+    """It is a warning, as a batch that is refused is split; with both ways out."""
+    plan = plan_with(RoutingConfig(topic="shop"), notes="notes")
+    queue = QueueConfig(mode=ServerMode.KAFKA)
+    partitions = {"shop": 1, "notes": 1}
+    there = TopicsThere(partitions, limits={"shop": 900}, batch_bytes=1000)
+    assert texts(plan, queue, there, Outcome.WARN) == [
+        (
+            "1 topic (shop) has max.message.bytes = 900, and batches have up to 1000"
+            " bytes (kafka.batch.size; 16384 counts as not set): after the first one"
+            " that is refused, messages are sent one by one, which is slower; raise"
+            " max.message.bytes of the topic, or set kafka.batch.size below it"
+        )
+    ]
+    assert not texts(plan, queue, TopicsThere(partitions), Outcome.WARN)
+
+
 def test_topics_that_are_not_asked_for() -> None:
     """They are counted in a skip, which has the bound."""
     routing = RoutingConfig(topic="shop")

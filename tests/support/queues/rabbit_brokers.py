@@ -51,6 +51,7 @@ class Rabbit:
         self._more = more
         self._queues: set[str] = set()  # that tests use, as below; they are deleted
         self.exchanges: set[str] = set()
+        self._readers: set[str] = set()
         self._followers: list[Any] = []  # connections
         self._folder: Path | None = None
         self._owned: int | None = None
@@ -121,6 +122,12 @@ class Rabbit:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    def add_reader(self, user: str, password: str) -> None:
+        """Create an account that may read all, and write nothing."""
+        self.control("add_user", user, password)
+        self._readers.add(user)
+        self.control("set_permissions", user, "", "", ".*")
+
     def connection(self) -> Any:
         """Open a connection with the account of the administrator."""
         import pika  # noqa: PLC0415  # the extra may be missing
@@ -173,8 +180,11 @@ class Rabbit:
                 channel.queue_delete(queue)
             for exchange in self.exchanges:
                 channel.exchange_delete(exchange)
+        for user in self._readers:
+            self.control("delete_user", user)
         self._queues.clear()
         self.exchanges.clear()
+        self._readers.clear()
 
     def _close_followers(self) -> None:
         import pika  # noqa: PLC0415  # the extra may be missing

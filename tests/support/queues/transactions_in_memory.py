@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 
 from fix_server import DESTINATION, FakeInstance, FakeInstances, make_entry
 
+from canal_server.delivery.queue_worker import WorkerLimits
 from canal_server.delivery.stored_position import continue_at_stored
 from canal_server.model.identity import ClientIdentity
+from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.memory_meta import MemoryMetaManager
-from canal_server.protocol.entry_messages import EntryType
+from canal_server.protocol.entry_messages import Entry, EntryType
+from canal_server.protocol.packets import Messages
+from canal_server.protocol.protobuf import decode
 from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     OutcomeUnknownError,
@@ -23,11 +27,12 @@ from canal_server.runtime.lifecycle import Stop
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from canal_server.model.positions import LogPosition
     from canal_server.queues.producers.queue_producer import Message
 
 WHO = ClientIdentity(DESTINATION, 1001)
 TOPIC = "shop"
+LIMITS = WorkerLimits(4, 10_000, "")
+MYSQL = LogIdentity("db", 3306)
 
 
 class Broker:
@@ -241,3 +246,22 @@ class Source:
                 self.meta.subscribe(WHO)
                 self.meta.update_cursor(WHO, cursor)
         self.restart()
+
+
+def encode(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
+    """Return a message for each row, with its number."""
+    del batch_id, now_ms
+    entries = [decode(Entry, each) for each in decode(Messages, body).messages]
+    return [
+        (TOPIC, 0, b"%d" % each.header.logfile_offset)
+        for each in entries
+        if each.entry_type == EntryType.ROWDATA
+    ]
+
+
+def place(
+    number: int, file: int = 1, time_ms: int = 0, *, moved: bool = False
+) -> LogPosition:
+    """Return a position."""
+    entry = EntryPosition(f"binlog.{file:06}", number, time_ms, 1)
+    return LogPosition(MYSQL, entry, moved=moved)

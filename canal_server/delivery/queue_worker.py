@@ -199,7 +199,9 @@ class QueueWorker:
         """Deliver until something ends it, and wait as long as that asks for."""
         # A request that arrives from here on is for the next attempt, also while what
         # was sent is still answered.
-        self._is_asked_again = False
+        was_asked, self._is_asked_again = self._is_asked_again, False
+        if was_asked:
+            self._forget_refusals()
         try:
             if not self._connected():
                 self._wait_until_here()
@@ -221,6 +223,9 @@ class QueueWorker:
                 # batches stay open, and what is confirmed of them stays known.
                 self._client.disconnect()
             self._failed(error)
+
+    def _forget_refusals(self) -> None:
+        """Forget what is known to be refused: a limit may have been raised."""
 
     def _connected(self) -> bool:
         """Connect, if the destination runs here; forget batches that are void then."""
@@ -441,6 +446,10 @@ class QueueWorker:
         if not any(each.sending.pending for each in self._window):
             self._progress_s = now_s  # it waits for the source
             return
+        self._note_silence(producer)
+
+    def _note_silence(self, producer: Producer) -> None:
+        """Say that the broker has confirmed nothing for long."""
         why = producer.last_error or f"no confirmation for {BLOCKED_AFTER_S:g} s"
         if self._state is not State.BLOCKED:
             delivery_messages.DELIVERY_BLOCKED.log(

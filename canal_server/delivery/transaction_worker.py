@@ -164,7 +164,7 @@ class TransactionWorker(QueueWorker):
     def _open(self, producer: TransactionalProducer) -> None:  # type: ignore[override]
         self._opened_for = self._client.instance
         producer.open()
-        value = producer.position()
+        value = producer.position(self._stop)
         stored = None if value is None else decoded(value)
         begin = stored or self._client.cursor()
         if not is_same(begin, self._counted_from):
@@ -176,10 +176,8 @@ class TransactionWorker(QueueWorker):
             self._spoiled = self._client.instance
             raise self._restarted("the message queue has more than was acked")
 
-    def _attempt(self) -> None:
-        if self._is_asked_again:
-            self._refused.clear()  # a limit may have been raised
-        super()._attempt()
+    def _forget_refusals(self) -> None:
+        self._refused.clear()
 
     def _deliver(self, producer: TransactionalProducer) -> None:  # type: ignore[override]
         self._retried = self._unnoted = None
@@ -210,7 +208,6 @@ class TransactionWorker(QueueWorker):
         if not self._is_begun:
             # Before anything is fetched: a later move makes that void.
             self._store_move(producer)
-            self._cursor = self._client.cursor()
         fetched = self._kept() or self._fetched(producer)
         if fetched is None:
             return
@@ -224,6 +221,9 @@ class TransactionWorker(QueueWorker):
                 return
             self._ahead.popleft()
         if not self._is_begun:
+            # Not before the fetch, which may wait: the cursor of a client that has all
+            # follows the binlog to its next file.
+            self._cursor = self._client.cursor()
             producer.begin()
             self._is_begun = True
         self._is_open_in_source = fetched.is_open
@@ -370,6 +370,15 @@ class TransactionWorker(QueueWorker):
 
     def _commit(self, producer: TransactionalProducer) -> None:
         """Commit the transaction, and ack what is in it."""
+        self._check_kept()
+        if (position := self._position) is not None:
+            producer.send_position(encoded(position))
+        self._unstored = position
+        self._finish_commit(producer)
+        self._ack_window()
+
+    def _check_kept(self) -> None:
+        """Raise CanalError when what is in the transaction may not be committed."""
         self._check_served()
         cursor = self._client.cursor()
         # A first cursor is where the server began to read for it.
@@ -380,15 +389,12 @@ class TransactionWorker(QueueWorker):
             or not (self._window and self._client.holds(self._window[0].batch_id))
         ):
             raise CanalError("its position was moved")
-        if (position := self._position) is not None:
-            producer.send_position(encoded(position))
-        self._unstored = position
-        self._finish_commit(producer)
-        self._ack_window()
 
     def _finish_commit(self, producer: TransactionalProducer) -> None:
+        began_s = time.monotonic()
         while not producer.try_commit(COMMIT_S):
-            self._note_progress(producer)
+            if time.monotonic() - began_s >= queue_worker.BLOCKED_AFTER_S:
+                self._note_silence(producer)
             if self._stop.requested():
                 raise OutcomeUnknownError("stopped before a commit was answered")
         self._counted_from = self._unstored or self._counted_from
@@ -429,6 +435,8 @@ class TransactionWorker(QueueWorker):
         self._refused.clear()
         self._counted_from = cursor
         self._client.confirm_cursor(cursor)
+        if self._state is State.BLOCKED:
+            self._become(State.DELIVERING)
 
     # --- failures and the end ---------------------------------------------------------
 
@@ -442,7 +450,7 @@ class TransactionWorker(QueueWorker):
         if self._has_freed:
             self._spoiled = self._client.instance
         try:
-            if self._unstored is not None or not producer.abort():
+            if self._unstored is not None or not producer.abort(stop=self._stop):
                 self._is_open = False
             if self._unstored is not None and self._was_committed(producer):
                 self._spoiled = None
@@ -465,7 +473,11 @@ class TransactionWorker(QueueWorker):
             self._begin()
             if self._spoiled is None:
                 self._roll_back()
-            elif not (isinstance(error, _REFUSED) or self._stop.requested()):
+            elif not (
+                isinstance(error, _REFUSED)
+                or self._unnoted is not None  # which `_cause` returns
+                or self._stop.requested()
+            ):
                 # What is refused would come again: an operator has to act.
                 self._client.disconnect()
                 self._restart(self._spoiled)
@@ -478,7 +490,7 @@ class TransactionWorker(QueueWorker):
         while not self._stop.requested() and self._client.is_served():
             try:
                 producer.open()
-                value = producer.position()
+                value = producer.position(self._stop)
             except BrokerUnavailableError as error:
                 self._become(State.BLOCKED, str(error))
                 self._stop.wait(OPEN_RETRY_S)
@@ -508,6 +520,7 @@ class TransactionWorker(QueueWorker):
         ):
             producer.poll(queue_worker.POLL_S)
         if all(each.sending.is_confirmed for each in self._window):
+            self._check_kept()
             if self._position is not None:
                 producer.send_position(encoded(self._position))
             if producer.try_commit(queue_worker.END_S):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from canal_server.model.identity import ClientIdentity
     from canal_server.model.positions import LogPosition
-    from canal_server.ports import Instances, RunningInstance
+    from canal_server.ports import EventStore, Instances, RunningInstance
     from canal_server.server.service import Service
 
 _ALL_BATCHES = 0
@@ -47,8 +47,8 @@ class LocalClient:
         self._service = service
         self._instances = instances
         self._instance: RunningInstance | None = None
-        # Of the batch before, if a transaction goes on after it: file and source.
-        self._open_in: tuple[str | None, object] | None = None
+        # Of the batch before, if a transaction goes on after it.
+        self._open_in: tuple[str | None, object, EventStore] | None = None
 
     def connect(self) -> bool:
         """Subscribe, if the destination runs here now; return whether it does.
@@ -83,6 +83,7 @@ class LocalClient:
         if self._instance is not None:
             self._instance.on_disconnect(self.identity.client_id)
             self._instance = None
+            self._open_in = None
 
     def is_served(self) -> bool:
         """Return whether the instance of the last `connect` still runs here."""
@@ -105,14 +106,20 @@ class LocalClient:
         )
         if fetched is None:
             return None
-        instance, batch_id, batch = fetched
-        position = None if batch.ack is None else instance.log_position(batch.ack)
+        batch, store = fetched.batch, fetched.store
+        position = None
+        if batch.ack is not None:
+            position = fetched.instance.log_position(batch.ack)
         start, end = batch.start, batch.end
-        # MariaDB's transactions have no begin, so that the position has to show it.
-        is_elsewhere = self._open_in not in (None, (start.journal_name, start.source))
-        self._open_in = (end.journal_name, end.source) if batch.is_open else None
+        # MariaDB's transactions have no begin, so that the position has to show it, or
+        # a store that was replaced, as after a move of another client.
+        place = start.journal_name, start.source, store
+        is_elsewhere = self._open_in not in (None, place)
+        self._open_in = None
+        if batch.is_open:
+            self._open_in = end.journal_name, end.source, store
         return Fetched(
-            batch_id,
+            fetched.batch_id,
             b"".join(batch.slices),
             position,
             batch.is_open,
@@ -167,10 +174,14 @@ class LocalClient:
 
         `moved` is what `cursor` returned; nothing happens if it moved again.
         """
-        if self._instance is not None and self.cursor() is moved:
-            meta = self._instance.meta
-            meta.update_cursor(self.identity, replace(moved, moved=False))
-            meta.flush()
+        instance = self._instance
+        if instance is None:
+            return
+        with instance.steady():
+            if self.cursor() is not moved:
+                return
+            instance.meta.update_cursor(self.identity, replace(moved, moved=False))
+        instance.meta.flush()
 
     def rollback(self) -> None:
         """Have all open batches delivered again."""

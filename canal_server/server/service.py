@@ -33,7 +33,7 @@ import contextlib
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from canal_server.errors import CanalError, ClientError, StoreError
 from canal_server.messages import server_messages
@@ -78,6 +78,15 @@ log = logging.getLogger(__name__)
 
 _ALL_BATCHES = 0  # the batch id of a rollback of all
 _NO_BATCH = -1  # the batch id of an ack of an empty batch
+
+
+class FetchedBatch(NamedTuple):
+    """A batch that was registered, with the store that it is of."""
+
+    instance: RunningInstance
+    batch_id: int
+    batch: Batch
+    store: EventStore
 
 
 class _Seat:
@@ -353,8 +362,9 @@ class Service:
         fetched = self.fetch(identity, size, timeout_s, peer_fd, visited)
         if fetched is None:
             return EMPTY
-        instance, batch_id, batch = fetched
-        return reply_of(instance, identity, batch_id, batch, rights)
+        return reply_of(
+            fetched.instance, identity, fetched.batch_id, fetched.batch, rights
+        )
 
     def fetch(
         self,
@@ -365,8 +375,8 @@ class Service:
         visited: RunningInstance | None = None,
         *,
         whole: bool = False,
-    ) -> tuple[RunningInstance, int, Batch] | None:
-        """Fetch the next batch and register it; return it with its instance and id.
+    ) -> FetchedBatch | None:
+        """Fetch the next batch and register it.
 
         Only from the instance `visited`, unless that is None. None: no batch in time.
         `whole`: it ends with a transaction, or has only a part of one.
@@ -406,7 +416,8 @@ class Service:
                     if not current or instance.store is not seat.store:
                         return None  # the batch belongs to the old store
                     if seat.rollbacks == rollbacks:
-                        return instance, registered(instance, identity, batch), batch
+                        batch_id = registered(instance, identity, batch)
+                        return FetchedBatch(instance, batch_id, batch, seat.store)
                     seat.store.rollback(identity.client_id)
                     rollbacks = seat.rollbacks
         finally:

@@ -19,6 +19,7 @@ from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     MessageRefusedError,
 )
+from canal_server.runtime.lifecycle import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from canal_server.delivery.transaction_worker import TransactionWorker
     from canal_server.queues.message_form import Encode
     from canal_server.queues.producers.queue_producer import Message, Sending
+    from canal_server.runtime.lifecycle import Stop
 
 NOTES = "notes"
 DEADLINE_S = 60.0
@@ -119,11 +121,11 @@ def test_a_message_that_is_refused_late(
             return True
         return send(message, sending)
 
-    def answered(wait_s: float = 1.0) -> bool:
+    def answered(wait_s: float = 1.0, stop: Stop | None = None) -> bool:
         while unanswered:
             message, sending = unanswered.pop()
             sending.answered(message, MessageRefusedError(TOPIC, 9, "is too large"))
-        return abort(wait_s)
+        return abort(wait_s, stop)
 
     monkeypatch.setattr(broker, "try_send", try_send)
     monkeypatch.setattr(broker, "abort", answered)
@@ -215,12 +217,12 @@ def test_more_notes_than_are_remembered(
     monkeypatch.setattr(transaction_worker, "REFUSED_MAX", 1)
     abort, aborts = broker.abort, 0
 
-    def aborted(wait_s: float = 1.0) -> bool:
+    def aborted(wait_s: float = 1.0, stop: Stop | None = None) -> bool:
         nonlocal aborts
         aborts += 1
         if aborts == 2:
             source.meta.update_cursor(WHO, replace(place(7), moved=True))
-        return abort(wait_s)
+        return abort(wait_s, stop)
 
     def fails(value: bytes) -> Exception | None:
         is_large = number_of(value) in {2, 4}
@@ -236,6 +238,49 @@ def test_more_notes_than_are_remembered(
     cursor = source.meta.cursor(WHO)
     assert cursor == place(7)
     assert not cursor.moved, "it was stored before anything was sent"
+    assert not broker.visible
+
+
+@pytest.mark.parametrize("topic", ["", NOTES])
+def test_a_late_refusal_after_parts_were_freed(
+    source: Source,
+    broker: Broker,
+    make: Callable[..., TransactionWorker],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    topic: str,
+) -> None:
+    """Delivery stops, without restarts, also if the producer refuses others first."""
+    monkeypatch.setattr(transaction_worker, "REFUSED_MAX", 0)
+    send, abort = broker.try_send, broker.abort
+    unanswered: list[tuple[Message, Sending]] = []
+
+    def try_send(message: Message, sending: Sending) -> bool:
+        if unanswered:
+            raise BrokerUnavailableError("erroneous state")
+        if number_of(message[2]) == 60:
+            sending.note(message[:2], 1)
+            unanswered.append((message, sending))
+            return True
+        return send(message, sending)
+
+    def answered(wait_s: float = 1.0, stop: Stop | None = None) -> bool:
+        while unanswered:
+            message, sending = unanswered.pop()
+            sending.answered(message, MessageRefusedError(TOPIC, 9, "is too large"))
+        return abort(wait_s, stop)
+
+    monkeypatch.setattr(broker, "try_send", try_send)
+    monkeypatch.setattr(broker, "abort", answered)
+    source.write(90)
+    worker = make(LIMITS._replace(too_large_topic=topic), as_json)
+    eventually(lambda: worker.status().state == "stopped")
+    assert "is too large" in worker.status().reason
+    worker.request_stop()
+    assert worker.join(Deadline(DEADLINE_S))
+    assert source.restarts == 1, "it has stayed stopped"
+    assert caplog.text.count("delivery stopped") == 1
     assert not broker.visible
 
 

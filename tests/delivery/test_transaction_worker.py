@@ -21,6 +21,7 @@ from canal_server.queues.producers.queue_producer import (
     MessageRefusedError,
     SchemaRefusedError,
 )
+from canal_server.runtime.lifecycle import Deadline
 
 if TYPE_CHECKING:
     import random
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
     from canal_server.delivery.transaction_worker import TransactionWorker
     from canal_server.queues.producers.queue_producer import Message
+    from canal_server.runtime.lifecycle import Stop
+
+DEADLINE_S = 60.0
 
 
 def test_all_arrives_once(
@@ -312,3 +316,134 @@ def test_an_operator_moves_the_cursor(
     source.write(1)
     eventually(lambda: broker.numbers() == [0, 2, 4, 6, 4, 6, 8, 10])
     assert worker.status().failures < 3
+
+
+def test_another_client_is_moved_in_a_large_transaction(
+    source: Source, broker: Broker, make: Callable[..., TransactionWorker]
+) -> None:
+    """The new store has the transaction from its begin: no row of it comes twice.
+
+    It has no begin, as in MariaDB, so that nothing but the store shows that.
+    """
+    source.write(2)
+    make()
+    eventually(lambda: broker.numbers() == [0, 1])
+    parts = [make_entry(number) for number in range(3, 53)]
+    running = source.append(*parts)
+    eventually(lambda: running.store.cursors[1001].acked == 53)
+    source.replace_store()
+    source.append(make_entry(53, EntryType.TRANSACTIONEND))
+    eventually(lambda: len(broker.numbers()) > 2)
+    assert broker.numbers() == [0, 1, *range(3, 53)]
+
+
+def test_a_cursor_that_follows_the_binlog(
+    source: Source,
+    broker: Broker,
+    make: Callable[..., TransactionWorker],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client that has all is taken to the next file, which is no move."""
+    source.write(1)
+    worker = make()
+    eventually(lambda: source.meta.cursor(WHO) == place(1))
+    running = source.instance
+    assert running is not None
+    get = running.store.get
+
+    def follow(*arguments: object, **options: object) -> object:
+        """Have it happen while the delivery waits for entries."""
+        monkeypatch.setattr(running.store, "get", get)
+        source.meta.update_cursor(WHO, place(4, file=2))
+        source.write(1)
+        return get(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(running.store, "get", follow)
+    eventually(lambda: broker.numbers() == [0, 2])
+    assert worker.status().failures == 0
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_commit_without_an_answer(
+    source: Source,
+    broker: Broker,
+    make: Callable[..., TransactionWorker],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    moves: bool,
+) -> None:
+    """It is said, with the last error, until there is one; of a move as well."""
+    monkeypatch.setattr(queue_worker, "BLOCKED_AFTER_S", 0.02)
+    source.write(1)
+    worker = make()
+    eventually(lambda: source.meta.cursor(WHO) == place(1))
+
+    def outcome() -> str:
+        broker.last_error = "broker: Connection refused"
+        return "later"
+
+    broker.outcome = outcome
+    if moves:
+        source.meta.update_cursor(WHO, place(1, moved=True))
+    else:
+        source.write(1)
+    eventually(lambda: worker.status().state == "blocked")
+    assert worker.status().reason == "broker: Connection refused"
+    assert caplog.text.count("confirms nothing: broker: Connection refused") == 1
+    broker.outcome = lambda: "done"
+    eventually(lambda: worker.status().state == "delivering")
+    assert worker.status().reason == ""
+
+
+def test_a_stop_while_the_position_is_read(
+    source: Source,
+    broker: Broker,
+    make: Callable[..., TransactionWorker],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is not waited for."""
+    reading = threading.Event()
+
+    def position(stop: Stop) -> bytes | None:
+        reading.set()
+        assert stop.wait(DEADLINE_S)
+        raise BrokerUnavailableError("not read")
+
+    source.write(1)
+    monkeypatch.setattr(broker, "position", position)
+    worker = make()
+    assert reading.wait(DEADLINE_S)
+    worker.request_stop()
+    assert worker.join(Deadline(DEADLINE_S))
+
+
+def test_a_move_before_a_stop(
+    source: Source,
+    broker: Broker,
+    make: Callable[..., TransactionWorker],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is not of the new position is not committed when the server stops."""
+    source.write(1)
+    worker = make()
+    eventually(lambda: source.meta.cursor(WHO) == place(1))
+    broker.per_poll = 0
+    source.write(1)
+    eventually(lambda: worker.status().in_flight == 1)
+
+    poll, polls = broker.poll, 0
+
+    def confirms(timeout_s: float) -> None:
+        """Stop, and then move the cursor before the last answers."""
+        nonlocal polls
+        polls += 1
+        worker.request_stop()
+        if polls == 2:
+            source.meta.update_cursor(WHO, place(1, moved=True))
+            broker.per_poll = 3
+        poll(timeout_s)
+
+    monkeypatch.setattr(broker, "poll", confirms)
+    assert worker.join(Deadline(DEADLINE_S))
+    assert broker.numbers() == [0]

@@ -224,8 +224,11 @@ class KafkaProducer:
                 answered.topic(), answered.partition(), answered.value(),
                 answered.key(), None,
             )  # fmt: skip
-            if self._is_gapless:
-                self._die()  # librdkafka does not say so by `error_cb`
+            # Now: others of the partition may be confirmed before this is answered.
+            sending.stop((answered.topic(), answered.partition()))
+            if self._is_gapless or (self._is_ordered and not self._is_size(error)):
+                # Librdkafka does not say so by `error_cb`, or would send on.
+                self._die()
             self._unanswered.append(
                 (sending, message if sending.is_keyed else message[:3], error)
             )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from canal_server.queues.producers.kafka_refusals import Refusals
 
 ABORT_S: Final = 10.0  # for the brokers to answer
+_ABORT_CALL_S: Final = 1.0  # of them, until a stop is looked for
 READ_S: Final = 30.0  # for the topic of the position
 TIMEOUT_MS: Final = 600_000  # of a transaction; brokers allow 900,000 by default
 _POLL_S: Final = 0.5
@@ -209,21 +210,21 @@ class TransactionalKafkaProducer(KafkaProducer):
         self._is_begun = False
         return True
 
-    def abort(self, wait_s: float = ABORT_S) -> bool:
+    def abort(self, wait_s: float = ABORT_S, stop: Stop | None = None) -> bool:
         """Abort the transaction; false: the producer must be opened again.
 
-        The brokers abort it then, if this could not within `wait_s`.
+        The brokers abort it then, if this could not within `wait_s`, or before a stop.
         """
         if not self._is_begun and not self._is_spent:
             return True
         give_up_at = time.monotonic() + wait_s
         while not self._is_spent and self._is_begun:
             try:
-                self._producer.abort_transaction(min(OPEN_S, wait_s))
+                self._producer.abort_transaction(min(_ABORT_CALL_S, wait_s))
                 self._is_begun = False
             except self._kafka.KafkaException as error:
-                if not error.args[0].retriable() or time.monotonic() > give_up_at:
-                    self._is_spent = True
+                is_over = time.monotonic() > give_up_at or (stop and stop.requested())
+                self._is_spent = bool(is_over) or not error.args[0].retriable()
         self._answer_failures()  # of what was aborted
         if not self._is_spent:
             self._cause = None

@@ -244,8 +244,8 @@ class TransactionalProducer(Producer, Protocol):
         OutcomeUnknownError when only the next `open` can find that out.
         """
 
-    def abort(self, wait_s: float = ...) -> bool:
+    def abort(self, wait_s: float = ..., stop: Stop | None = None) -> bool:
         """Abort the transaction; false: the producer must be opened again.
 
-        `wait_s`: for the brokers.
+        `wait_s`: for the brokers, unless a stop is requested meanwhile.
         """

@@ -289,6 +289,75 @@ def test_nothing_is_sent_after_a_failure(kafka: Kafka, rng: random.Random) -> No
     assert list(dict.fromkeys(found)) == expected
 
 
+def one_by_one(kafka: Kafka, rng: random.Random, **topic: str) -> KafkaProducer:
+    """Return a producer whose batches were refused, for a topic with such settings."""
+    limit = {"max.message.bytes": "2500"}
+    kafka.create(TOPIC, 1, limit | {key.replace("_", "."): topic[key] for key in topic})
+    kafka.create("small", 1, limit)
+    producer = KafkaProducer(
+        {"bootstrap.servers": kafka.servers, "compression.type": "none"},
+        passes_refused=True,
+    )
+    producer.open()
+    batch: list[Message] = [("small", 0, rng.randbytes(900)) for _ in range(30)]
+    producer.prepare([*batch, (TOPIC, 0, b"")])
+    assert "refuses a batch" in str(send(producer, batch).failure)
+    producer.renew()
+    return producer
+
+
+def test_answers_that_come_with_a_refusal(kafka: Kafka, rng: random.Random) -> None:
+    """What was confirmed after a refused message counts as such, however late it is.
+
+    Else the refused one would be left out when the batch is sent again.
+    """
+    producer = one_by_one(kafka, rng)
+    sent = [
+        (TOPIC, 0, b"%03d" % number + rng.randbytes(8000 if number == 12 else 900))
+        for number in range(30)
+    ]
+    sending = Sending()
+    producer.prepare(sent)
+    for each in sent:
+        while not producer.try_send(each, sending):
+            producer.poll(0.05)
+    before = len(sent) - sending.pending
+    assert before <= 12
+    kafka.messages(TOPIC, len(sent) - 1)  # nothing is looked at until they are there
+    give_up_at = time.monotonic() + PATIENCE_S
+    while sending.pending:
+        producer.poll(0.05)
+        assert time.monotonic() < give_up_at
+    assert sending.confirmed_first() == {(TOPIC, 0): 12}
+    assert [message[2] for message, _ in sending.refused] == [sent[12][2]]
+    producer.close(1.0)
+
+
+def test_order_of_messages_one_by_one(kafka: Kafka, rng: random.Random) -> None:
+    """What follows a message that is refused for its missing key is not sent before it.
+
+    But it is after one that is too large, in whose place a note is sent.
+    """
+    producer = one_by_one(kafka, rng, cleanup_policy="compact")
+    size = rng.randbytes(900)
+    sent: list[Message] = [
+        (TOPIC, 0, b"%03d" % each + size, b"%d" % each, None) for each in range(60)
+    ]
+    sent[7] = (TOPIC, 0, rng.randbytes(8000), b"7", None)
+    sent[20] = (TOPIC, 0, b"020" + size, None, None)
+    sending = send(producer, sent)
+    assert "refuses a message without a key" in str(sending.failure)
+    assert [message[3] for message, _ in sending.refused] == [b"7"]  # type: ignore[misc]
+    end: Message = (TOPIC, 0, b"end", b"end", None)
+    producer.renew()
+    producer.prepare([end])
+    assert send(producer, [end]).is_confirmed
+    found = kafka.messages(TOPIC, 20)[0]
+    numbers = [int(each[:3]) for each in found if each != b"end"]
+    assert numbers == [each for each in range(20) if each != 7]
+    producer.close(1.0)
+
+
 def test_the_size_of_java(kafka: Kafka, rng: random.Random) -> None:
     """The default limits of a producer are those of the Java client."""
     kafka.create(TOPIC, 1)

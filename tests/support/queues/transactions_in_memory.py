@@ -6,7 +6,13 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
-from fix_server import DESTINATION, FakeInstance, FakeInstances, make_entry
+from fix_server import (
+    DESTINATION,
+    FakeInstance,
+    FakeInstances,
+    FakeStore,
+    make_entry,
+)
 
 from canal_server.delivery.queue_worker import WorkerLimits
 from canal_server.delivery.stored_position import continue_at_stored
@@ -158,9 +164,9 @@ class Broker:
             raise OutcomeUnknownError("connection lost")
         return True
 
-    def abort(self, wait_s: float = 1.0) -> bool:
+    def abort(self, wait_s: float = 1.0, stop: Stop | None = None) -> bool:
         """Forget the transaction."""
-        del wait_s
+        del wait_s, stop
         with self._lock:
             if self._owner != threading.get_ident():
                 return False
@@ -212,6 +218,28 @@ class Source:
             instance = self._instances.running(DESTINATION)
             if instance is not None:
                 instance.store.append(*made)
+
+    def append(self, *entries: bytes) -> FakeInstance:
+        """Add entries of a transaction, perhaps not all; return who reads them."""
+        with self._lock:
+            self.entries += entries
+            assert self.instance is not None
+            self.instance.store.append(*entries)
+            return self.instance
+
+    def replace_store(self) -> None:
+        """Read again into another store, as after a move of another client."""
+        with self._lock:
+            running = self.instance
+            assert running is not None
+            with running.steady():
+                running.meta.clear_batches(WHO)
+                before, running.store = running.store, FakeStore()
+                running.store.subscribe(WHO.client_id, None, None)
+                cursor = self.meta.cursor(WHO)
+                done = -1 if cursor is None else cursor.position.position or 0
+                running.store.append(*self.entries[done + 1 :])
+            before.close()
 
     def restart(self, instance: object = None) -> None:
         """End the destination, and have it read again from its stored cursor.

@@ -157,7 +157,6 @@ class TransactionWorker(QueueWorker):
         # By sending: the number of its first message, and the messages; for notes.
         self._sendings: dict[int, tuple[int, Sequence[Message]]] = {}
         self._position: LogPosition | None = None  # of its end
-        self._cursor: LogPosition | None = None  # at its begin
 
     # --- the producer -----------------------------------------------------------------
 
@@ -221,9 +220,6 @@ class TransactionWorker(QueueWorker):
                 return
             self._ahead.popleft()
         if not self._is_begun:
-            # Not before the fetch, which may wait: the cursor of a client that has all
-            # follows the binlog to its next file.
-            self._cursor = self._client.cursor()
             producer.begin()
             self._is_begun = True
         self._is_open_in_source = fetched.is_open
@@ -381,12 +377,11 @@ class TransactionWorker(QueueWorker):
         """Raise CanalError when what is in the transaction may not be committed."""
         self._check_served()
         cursor = self._client.cursor()
-        # A first cursor is where the server began to read for it.
-        is_kept = self._cursor is None or is_same(cursor, self._cursor)
-        if (
-            not is_kept
-            or (cursor is not None and cursor.moved)
-            or not (self._window and self._client.holds(self._window[0].batch_id))
+        # One that only differs was not moved: the first one is where the server began
+        # to read, and that of a client that has all follows the binlog to its next
+        # file.
+        if (cursor is not None and cursor.moved) or not (
+            self._window and self._client.holds(self._window[0].batch_id)
         ):
             raise CanalError("its position was moved")
 

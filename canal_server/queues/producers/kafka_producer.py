@@ -124,6 +124,9 @@ class KafkaProducer:
         self._report: Callable[[Any, Any], None] | None = None
         # Messages that failed during a call of librdkafka, with their errors.
         self._unanswered: deque[tuple[Sending, Message, Any]] = deque()
+        # The same of those that were purged before they were sent. They are answered
+        # last: what is confirmed meanwhile was before them.
+        self._purged: list[tuple[Sending, Message, Any]] = []
         self._is_single = False  # a message is a batch, for the present producer
         self._wants_single = False  # and for the next one
         self._is_spent = False  # the producer must be replaced
@@ -175,6 +178,8 @@ class KafkaProducer:
         target = message[:2]
         if target not in self._proven and target in self._proving:
             return False
+        if self._passes_on:
+            self._check_alive(message)
         if sending is not self._sending:
             self._sending, self._report = sending, self._report_to(sending)
         produce, report = self._producer.produce, self._report
@@ -198,6 +203,20 @@ class KafkaProducer:
             self._proving.add(target)
         sending.note(target, size)
         return True
+
+    def _check_alive(self, message: Message) -> None:
+        """Refuse what librdkafka would send though it follows a failed message."""
+        if self._dead_since_s is not None:
+            raise self._cause or BrokerUnavailableError(
+                f"Kafka at {self.servers}: {self.last_error or 'a message was refused'}"
+            )
+        is_unkeyed = len(message) == KEYED and key_of(message) is None
+        if is_unkeyed and self._topic_settings.is_compacted(message[0]):
+            # It is refused for sure, perhaps noticed after others were sent.
+            self._topic_settings.clear()  # the next try asks again
+            subject = subject_of(message)
+            why = self._refusals.no_key(message[0], subject.shown)
+            raise BrokerUnavailableError(why, subject.key)
 
     def _report_to(self, sending: Sending) -> Callable[[Any, Any], None]:
         """Return what notes the answers to the messages of a sending.
@@ -224,14 +243,16 @@ class KafkaProducer:
                 answered.topic(), answered.partition(), answered.value(),
                 answered.key(), None,
             )  # fmt: skip
+            failed = sending, message if sending.is_keyed else message[:3], error
+            if error.code() == self._kafka.KafkaError._PURGE_QUEUE:  # noqa: SLF001
+                self._purged.append(failed)
+                return
             # Now: others of the partition may be confirmed before this is answered.
             sending.stop((answered.topic(), answered.partition()))
-            if self._is_gapless or (self._is_ordered and not self._is_size(error)):
+            if self._is_gapless or (self._passes_on and not self._is_size(error)):
                 # Librdkafka does not say so by `error_cb`, or would send on.
                 self._die()
-            self._unanswered.append(
-                (sending, message if sending.is_keyed else message[:3], error)
-            )
+            self._unanswered.append(failed)
 
         return on_delivery
 
@@ -242,6 +263,9 @@ class KafkaProducer:
         may take questions to the brokers.
         """
         is_logged = False
+        if self._purged and self._on_way <= 0:
+            self._unanswered.extend(self._purged)
+            self._purged.clear()
         if len(self._unanswered) > 1:
             # With one of them all records of a batch are refused: the one without a key
             # is the reason. What is purged says nothing.
@@ -272,8 +296,9 @@ class KafkaProducer:
         """Note what was confirmed, waiting for the first confirmation."""
         if self._dead_since_s is not None and self._on_way:
             # What was handed over while it died would wait for ever.
+            # Else what is in flight is answered: it is in other partitions.
             is_late = time.monotonic() > self._dead_since_s + _DEAD_S
-            self._producer.purge(in_flight=is_late, blocking=False)
+            self._producer.purge(in_flight=is_late and self._is_gapless, blocking=False)
         self._serve(self._producer.poll, timeout_s)
 
     def _serve(self, call: Callable[[float], Any], timeout_s: float) -> None:
@@ -295,8 +320,9 @@ class KafkaProducer:
     def _replace(self) -> None:
         self._producer.purge(blocking=True)
         self.poll(0)
-        self._producer = self._made()
         self._on_way = 0
+        self._answer_failures()
+        self._producer = self._made()
         self._is_spent = False
         self._dead_since_s = self._fatal = self._cause = None
         self._topic_settings.clear()
@@ -329,9 +355,8 @@ class KafkaProducer:
     def _made(self) -> Any:
         self._is_single = self._wants_single
         more = _ONE_BY_ONE if self._is_single else {}
-        self._is_gapless = self._is_ordered and not (
-            self._is_single and self._passes_refused
-        )
+        self._passes_on = self._is_ordered and self._is_single and self._passes_refused
+        self._is_gapless = self._is_ordered and not self._passes_on
         if self._is_gapless:
             more = more | _NO_GAPS
         config = self._config | more | {"error_cb": self._on_error}

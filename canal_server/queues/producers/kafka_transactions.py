@@ -201,7 +201,8 @@ class TransactionalKafkaProducer(KafkaProducer):
         except self._kafka.KafkaException as error:
             cause = error.args[0]
             if cause.retriable():
-                self.last_error = cause.str()
+                # Which says only that there was no answer.
+                self.last_error = self.last_error or cause.str()
                 return False
             if cause.txn_requires_abort():
                 raise self._failed("failed", error) from None

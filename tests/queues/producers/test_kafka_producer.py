@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 pytest.importorskip("confluent_kafka", reason="the extra `kafka` is not installed")
+
+from confluent_kafka import KafkaError
 
 from canal_server.queues.producers import kafka_producer
 from canal_server.queues.producers.kafka_admin import KafkaAdmin, TopicCreation
@@ -41,17 +43,29 @@ def kafka(make_kafka: Callable[..., Kafka]) -> Kafka:
 def send(producer: KafkaProducer, messages: Sequence[Message]) -> Sending:
     """Send messages, and wait until all are answered."""
     sending = Sending()
-    give_up_at = time.monotonic() + PATIENCE_S
     # A failed message ends the producer, which may refuse those that follow.
     with contextlib.suppress(BrokerUnavailableError):
-        for each in messages:
-            while not producer.try_send(each, sending):
-                producer.poll(0.05)
+        hand_over(producer, messages, sending)
     sending.is_complete = True
+    wait_for_answers(producer, sending)
+    return sending
+
+
+def hand_over(
+    producer: KafkaProducer, messages: Iterable[Message], sending: Sending
+) -> None:
+    """Have messages sent."""
+    for each in messages:
+        while not producer.try_send(each, sending):
+            producer.poll(0.05)
+
+
+def wait_for_answers(producer: KafkaProducer, sending: Sending) -> None:
+    """Wait until all is answered."""
+    give_up_at = time.monotonic() + PATIENCE_S
     while sending.pending:
         producer.poll(0.05)
         assert time.monotonic() < give_up_at, f"{sending.pending} are not answered"
-    return sending
 
 
 def test_a_topic_for_smaller_batches(kafka: Kafka, rng: random.Random) -> None:
@@ -318,16 +332,10 @@ def test_answers_that_come_with_a_refusal(kafka: Kafka, rng: random.Random) -> N
     ]
     sending = Sending()
     producer.prepare(sent)
-    for each in sent:
-        while not producer.try_send(each, sending):
-            producer.poll(0.05)
-    before = len(sent) - sending.pending
-    assert before <= 12
+    hand_over(producer, sent, sending)
+    assert len(sent) - sending.pending <= 12
     kafka.messages(TOPIC, len(sent) - 1)  # nothing is looked at until they are there
-    give_up_at = time.monotonic() + PATIENCE_S
-    while sending.pending:
-        producer.poll(0.05)
-        assert time.monotonic() < give_up_at
+    wait_for_answers(producer, sending)
     assert sending.confirmed_first() == {(TOPIC, 0): 12}
     assert [message[2] for message, _ in sending.refused] == [sent[12][2]]
     producer.close(1.0)
@@ -345,17 +353,65 @@ def test_order_of_messages_one_by_one(kafka: Kafka, rng: random.Random) -> None:
     ]
     sent[7] = (TOPIC, 0, rng.randbytes(8000), b"7", None)
     sent[20] = (TOPIC, 0, b"020" + size, None, None)
-    sending = send(producer, sent)
-    assert "refuses a message without a key" in str(sending.failure)
-    assert [message[3] for message, _ in sending.refused] == [b"7"]  # type: ignore[misc]
-    end: Message = (TOPIC, 0, b"end", b"end", None)
+    sending = Sending()
+    refused = pytest.raises(BrokerUnavailableError, match="a message without a key")
+    with refused:
+        hand_over(producer, sent, sending)
+    wait_for_answers(producer, sending)
+    assert [message[3:4] for message, _ in sending.refused] == [(b"7",)]
     producer.renew()
+    with refused:  # it is the first one now, and no answer keeps those after it
+        hand_over(producer, sent[20:], Sending())
+    end: Message = (TOPIC, 0, b"end", b"end", None)
     producer.prepare([end])
     assert send(producer, [end]).is_confirmed
     found = kafka.messages(TOPIC, 20)[0]
     numbers = [int(each[:3]) for each in found if each != b"end"]
     assert numbers == [each for each in range(20) if each != 7]
+    kafka.alter(TOPIC, {"cleanup.policy": "delete"})
+    assert send(producer, sent[20:]).is_confirmed
     producer.close(1.0)
+
+
+class Answered(NamedTuple):
+    """A message as librdkafka reports it, as far as that is used."""
+
+    number: int
+
+    def topic(self) -> str:
+        """Return its topic."""
+        return TOPIC
+
+    def partition(self) -> int:
+        """Return its partition."""
+        return 0
+
+    def value(self) -> bytes:
+        """Return its content."""
+        return b"%d" % self.number
+
+    def key(self) -> None:
+        """Return no key."""
+
+
+def test_what_is_purged_follows_what_is_in_flight() -> None:
+    """Librdkafka reports it earlier; what is confirmed then is not sent again."""
+    producer, sending = KafkaProducer({"bootstrap.servers": "127.0.0.1:1"}), Sending()
+    for _ in range(3):
+        sending.note((TOPIC, 0), 1)
+    producer._on_way = 3
+    report = producer._report_to(sending)
+    purged = KafkaError(KafkaError._PURGE_QUEUE)
+    report(purged, Answered(2))
+    report(None, Answered(0))
+    producer.poll(0)
+    assert sending.pending == 2, "it is not answered before the others are"
+    report(None, Answered(1))
+    producer.poll(0)
+    assert sending.pending == 0
+    assert sending.confirmed_first() == {(TOPIC, 0): 2}
+    assert sending.failure is not None
+    producer.close(0.0)
 
 
 def test_the_size_of_java(kafka: Kafka, rng: random.Random) -> None:

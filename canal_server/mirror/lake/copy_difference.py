@@ -8,9 +8,9 @@
 
 Two rows are equal if the source's columns are; the mirror's own (`_seq` and others) are
 not compared. A bucket with the same number of rows on both sides, and the same sums of
-their hashes, has the same rows, in any order. Memory holds the hashes of two buckets,
-and the rows that differ. Leaves out how files are read (`Files`) and how the changes
-are committed (`delta`, `iceberg`).
+their hashes, has the same rows, in any order; so has a part of a bucket. Memory holds
+the hashes of two buckets, and the rows that differ. Leaves out how files are read
+(`Files`) and how the changes are committed (`delta`, `iceberg`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -41,10 +42,12 @@ if TYPE_CHECKING:
 ROWS_MAX: Final = 250_000  # that differ; of more, a copy replaces the table's files
 BYTES_MAX: Final = 128 << 20  # of these rows in memory
 BUCKET_ROWS: Final = 500_000  # whose hashes are in memory, of each side and thread
+PARTS: Final = 1 << 12  # of a bucket, of which only those that differ are compared
 
-_THREADS: Final = 2  # that read the two sides, and then compare
+_THREADS: Final = 2  # that read files of both sides, and then compare
 _OP: Final = "_change_type"
 _INSERT: Final = "insert"
+_PARTS_AT: Final = 40  # bits of a key's hash below the number of its part
 _AT_BITS: Final = 32  # of a row's number in its file; above them, the file's number
 _WHOLE: Final = (1 << 64) - 1
 _KEYS: Final = ["k1", "k2"]
@@ -77,15 +80,21 @@ def difference(  # noqa: PLR0917  # both sides, and what they are compared by
     buckets = 1 << max(0, -(-rows // BUCKET_ROWS) - 1).bit_length()
     with ExitStack() as stack:
         pair = [stack.enter_context(_Buckets(each, buckets)) for each in (ours, theirs)]
-        pool = stack.enter_context(ThreadPoolExecutor(_THREADS, "canal-lake-compare"))
-        for filled in [pool.submit(each.fill) for each in pair]:
-            filled.result()
+        pool = ThreadPoolExecutor(_THREADS, "canal-lake-compare")
+        # The rest is dropped if one fails, or if it is known that too much differs.
+        stack.callback(pool.shutdown, cancel_futures=True)
+        # By file, so that no thread waits for the other one on a larger side.
+        read = [
+            pool.submit(side.read, number)
+            for side in pair
+            for number in range(side.files)
+        ]
+        for done in read:
+            done.result()
         compared = [
             pool.submit(_compared_buckets, pair, number, bool(key))
             for number in range(buckets)
         ]
-        for each in compared:
-            stack.callback(each.cancel)  # once it is known that there are too many
         removed, added, count = [], [], 0
         for each in compared:
             found = each.result()
@@ -117,8 +126,28 @@ def _compared_buckets(
     one, other = (side.sums[number] for side in pair)
     if one == other:
         return _NOWHERE, _NOWHERE
-    ours, theirs = (side.bucket(number) for side in pair)
+    ours, theirs = _unequal_parts(*(side.bucket(number) for side in pair))
     return _compared(ours, theirs, has_key)
+
+
+def _unequal_parts(*sides: pa.Table) -> list[pa.Table]:
+    """Return the rows of both sides in those parts of a bucket that differ."""
+    parts = [
+        pc.bit_wise_and(pc.shift_right(side["k1"], _PARTS_AT), PARTS - 1)
+        for side in sides
+    ]
+    ours, theirs = (
+        pa.table([part, side["h"], side["k2"]], ["part", "h", "k2"])
+        .group_by("part")
+        # Sums of 64-bit numbers wrap around.
+        .aggregate([("part", "count"), ("h", "sum"), ("k2", "sum")])
+        for part, side in zip(parts, sides, strict=True)
+    )
+    equal = ours.join(theirs, ours.column_names, join_type="inner")["part"]
+    return [
+        side.filter(pc.invert(pc.is_in(part, equal)))
+        for part, side in zip(parts, sides, strict=True)
+    ]
 
 
 def _compared(
@@ -193,26 +222,29 @@ class _Side:
         self._key = key
         self._stop = stop
 
-    def hashed(self) -> Iterator[pa.Table]:
-        """Yield the hashes of rows, without those that are marked as deleted."""
+    def __len__(self) -> int:
+        """Return the number of files."""
+        return len(self._files)
+
+    def hashed(self, number: int) -> Iterator[pa.Table]:
+        """Yield the hashes of a file's rows, without those marked as deleted."""
         names = [*self._own.names]
         if DELETED.name in self._schema.names:
             names.append(DELETED.name)
-        numbers = pa.array([], pa.int64())  # from 0 on; making them again takes longer
-        for number in range(len(self._files)):
-            at = number << _AT_BITS
-            for batch in self._files.batches(number, names):
-                self._check_stop()
-                rows = batch.select(self._own.names)
-                if len(rows) > len(numbers):
-                    numbers = pa.array(range(len(rows)), pa.int64())
-                locations = pc.add(numbers.slice(0, len(rows)), at)
-                at += len(rows)
-                hashed = self._of(rows, locations)
-                if DELETED.name in names:
-                    live = pc.invert(pc.fill_null(batch.column(DELETED.name), False))
-                    hashed = hashed.filter(live)
-                yield hashed
+        at = number << _AT_BITS
+        for batch in self._files.batches(number, names):
+            self._check_stop()
+            if len(batch) == 0:
+                continue
+            rows = batch.select(self._own.names)
+            # From `at` on; faster than the numbers of a range.
+            locations = pc.cumulative_sum(pa.repeat(1, len(rows)), start=at - 1)
+            at += len(rows)
+            hashed = self._of(rows, locations)
+            if DELETED.name in names:
+                live = pc.invert(pc.fill_null(batch.column(DELETED.name), False))
+                hashed = hashed.filter(live)
+            yield hashed
 
     def rows(self, locations: pa.Array) -> Iterator[pa.Table]:
         """Yield rows by their locations, with all of the lake's columns."""
@@ -272,48 +304,75 @@ def _sum_of(numbers: pa.ChunkedArray) -> int:
 
 
 class _Buckets:
-    """The hashes of one side by bucket: in memory if there is one, else in files."""
+    """The hashes of one side by bucket: in memory if there is one, else in files.
+
+    Several threads read files of the side; no bucket is used before all were read.
+    """
 
     def __init__(self, side: _Side, count: int) -> None:
+        self.files = len(side)
+        self.sums = [_Sums() for _ in range(count)]
         self._side = side
         self._count = count
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._whole = _HASHED.empty_table()
-        self.sums = [_Sums() for _ in range(count)]  # once it is filled
+        self._lock = Lock()  # of the sums, and of what holds the hashes
+        self._ending = ExitStack()
+        self._writers: list[pa.ipc.RecordBatchStreamWriter] = []
+        self._folder = Path()
+        self._whole = [_HASHED.empty_table()]
 
     def __enter__(self) -> Self:
         if self._count > 1:
-            self._folder = tempfile.TemporaryDirectory(prefix="canal-mirror-")
+            with ExitStack() as stack:
+                folder = tempfile.TemporaryDirectory(prefix="canal-mirror-")
+                self._folder = Path(stack.enter_context(folder))
+                self._writers = [
+                    stack.enter_context(pa.ipc.new_stream(self._path(number), _HASHED))
+                    for number in range(self._count)
+                ]
+                self._ending = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
+        self._ending.close()
 
-    def fill(self) -> None:
-        """Read the rows, before their hashes are used."""
-        if self._folder is None:
-            self._whole = pa.concat_tables([self._whole, *self._side.hashed()])
-            self.sums[0].add(self._whole)
+    def read(self, number: int) -> None:
+        """Add the hashes of a file's rows."""
+        for hashed in self._side.hashed(number):
+            parts = [*self._parts(hashed)]
+            with self._lock:
+                for bucket, part in parts:
+                    self._add(bucket, part)
+
+    def _parts(self, hashed: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        """Yield rows by bucket: sorted once, as each filter looks at all of them."""
+        if self._count == 1:
+            yield 0, hashed
+            return
+        buckets = pc.bit_wise_and(hashed["k1"], self._count - 1)
+        # Few different numbers are counted, not compared, if they are short.
+        short = pc.cast(buckets, pa.uint16() if self._count <= 1 << 16 else pa.int64())
+        order = pc.sort_indices(short)
+        hashed, begin = hashed.take(order), 0
+        for count in pc.value_counts(short.take(order)).to_pylist():
+            yield int(count["values"]), hashed.slice(begin, count["counts"])
+            begin += count["counts"]
+
+    def _add(self, bucket: int, part: pa.Table) -> None:
+        """Count and keep rows of a bucket. Requires holding the lock."""
+        self.sums[bucket].add(part)
+        if self._writers:
+            self._writers[bucket].write_table(part)
         else:
-            self._spill(Path(self._folder.name))
+            self._whole.append(part)
 
     def bucket(self, number: int) -> pa.Table:
         """Return the hashes of a bucket."""
-        if self._folder is None:
-            return self._whole
-        with pa.ipc.open_stream(Path(self._folder.name) / str(number)) as reader:
+        if not self._writers:
+            return pa.concat_tables(self._whole)
+        with self._lock:
+            self._writers[number].close()
+        with pa.ipc.open_stream(self._path(number)) as reader:
             return reader.read_all()
 
-    def _spill(self, folder: Path) -> None:
-        with ExitStack() as stack:
-            writers = [
-                stack.enter_context(pa.ipc.new_stream(folder / str(number), _HASHED))
-                for number in range(self._count)
-            ]
-            for hashed in self._side.hashed():
-                numbers = pc.bit_wise_and(hashed["k1"], self._count - 1)
-                for number, writer in enumerate(writers):
-                    part = hashed.filter(pc.equal(numbers, number))
-                    self.sums[number].add(part)
-                    writer.write_table(part)
+    def _path(self, number: int) -> Path:
+        return self._folder / str(number)

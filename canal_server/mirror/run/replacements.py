@@ -14,7 +14,9 @@ the database. Leaves out how a table's contents are made equal to files (`lake`)
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from canal_server.mirror.copy.copying import Copied
@@ -36,11 +38,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from canal_server.mirror.settings.mirror_settings import MirrorSettings, TableRule
-    from canal_server.mirror.settings.table_values import MirrorTable, TableName
+    from canal_server.mirror.settings.table_values import (
+        CopiedFile,
+        MirrorTable,
+        TableName,
+    )
     from canal_server.mirror.state.state import Origin, States, TableState
     from canal_server.runtime.lifecycle import Stop
 
 RENAME_S: Final = 5.0  # after which a renamed table is expected not to return
+TAKEN_AT_ONCE: Final = 8  # files of another table
 
 _GOING_ON: Final = (Phase.CATCHING_UP, Phase.FOLLOWING)
 _WAITING: Final = (Phase.WAITING, Phase.COPYING)
@@ -150,13 +157,17 @@ def taken_rows(
     if lake.applied(other.copy_id) == NOWHERE:
         return None
     folders = [open_folder(settings.lake, each.target) for each in (source, table)]
-    files = []
-    for number, file in enumerate(found):
+
+    def taken(number: int, file: CopiedFile) -> CopiedFile:
         unique = uuid.uuid4().hex[:12]
         name = f"copy-{state.copy_id}-{number:06}-0-{unique}.zstd.parquet"
         path = folder_of(file.partition) + name
         folders[1].take(folders[0], file.path, path)
-        files.append(replace(file, path=path))
+        return replace(file, path=path)
+
+    # Each waits for the disk or the object store.
+    with ThreadPoolExecutor(TAKEN_AT_ONCE, "canal-lake-take") as pool:
+        files = [*pool.map(taken, count(), found)]
     rows = sum(file.rows for file in files)
     return Copied(files, origin.position, schema, rows)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -71,7 +72,9 @@ def parquet(folder: Path) -> set[str]:
     return {str(each.relative_to(folder)) for each in folder.rglob("*.parquet")}
 
 
-@pytest.mark.parametrize("bucket_rows", [1 << 20, 7])
+@pytest.mark.parametrize(
+    ("bucket_rows", "parts"), [(1 << 20, 1 << 12), (1 << 20, 4), (7, 1 << 12)]
+)
 @pytest.mark.parametrize("keyless", [False, True])
 @pytest.mark.parametrize("deletes", ["hard", "soft"])
 @pytest.mark.parametrize("round_", range(longer(3)))
@@ -83,10 +86,12 @@ def test_random_tables(  # noqa: PLR0917  # what the test varies
     deletes: str,
     keyless: bool,
     bucket_rows: int,
+    parts: int,
     form: str,
 ) -> None:
     """After each copy the lake has its rows; the table stays, and accepts changes."""
     monkeypatch.setattr(copy_difference, "BUCKET_ROWS", bucket_rows)
+    monkeypatch.setattr(copy_difference, "PARTS", parts)
     table = (random_keyless_table if keyless else random_table)(rng, deletes, form)
     print([(c.target, c.mysql_type, c.is_key) for c in table.columns])
     rows = (Keyless if keyless else LakeRows)(table, rng)
@@ -212,9 +217,12 @@ def test_empty_tables(tmp_path: Path, rng: random.Random, table, form: str) -> N
 
 
 def test_a_stop_ends_the_comparison(
-    tmp_path: Path, rng: random.Random, form: str
+    tmp_path: Path, tmp_path_factory, rng: random.Random, monkeypatch, form: str
 ) -> None:
-    """Nothing is visible, and the copy can be published later."""
+    """Nothing is visible, no file of hashes stays; the copy can be published later."""
+    hashes = tmp_path_factory.mktemp("hashes")
+    monkeypatch.setattr(tempfile, "tempdir", str(hashes))
+    monkeypatch.setattr(copy_difference, "BUCKET_ROWS", 7)
     rows = filled(kept(PLAIN, form), rng)
     lake = published(tmp_path, rows)
     rows.random_changes(9)
@@ -224,5 +232,7 @@ def test_a_stop_ends_the_comparison(
     with pytest.raises(ConnectionLost, match="interrupted by a stop"):
         copy_again(tmp_path, lake, rows, "copy-2", stop=stop)
     assert lake_rows(lake) == before
+    assert not [*hashes.iterdir()]
     copy_again(tmp_path, lake, rows, "copy-3")
+    assert not [*hashes.iterdir()]
     assert own(lake_rows(lake)) == present(rows)

@@ -169,7 +169,8 @@ class FileRows:
         with PyFileSystem(self.store).open_input_file(self.paths[number]) as opened:
             file = pq.ParquetFile(opened)
             present = [n for n in wanted if n in file.schema_arrow.names]
-            for batch in file.iter_batches(columns=present):
+            # Callers read several files at once, so more threads only cost time.
+            for batch in file.iter_batches(columns=present, use_threads=False):
                 # Not of views, as delta-rs writes them: none can be taken.
                 arrays = [
                     batch.column(field.name).cast(field.type)

@@ -235,8 +235,13 @@ class RangedReads:
             return self._find(name).cursor
         with self._access.dump() as dump:
             found = dump.position_of(text)
-            # The position of a stream, which may resume on another server.
-            return dump.with_set(found) if name else found
+            if not name:
+                return found
+            # The position of a stream, which may resume on another server. From the
+            # cursor on, as reading its whole file takes seconds.
+            subscription = self._subscriptions.find(name)
+            since = None if subscription is None else subscription.cursor
+            return dump.with_set(found, since)
 
     # --- ends, parts and entries ------------------------------------------------------
 

@@ -217,6 +217,26 @@ def test_sets_without_a_look(make_lake, replicas, table):
     assert lake.looks()[1] == before[1]
 
 
+def test_a_located_end_continues_the_set_of_the_cursor(make_lake, replicas, table):
+    """The set at the end of the binlog is right, and counted from the cursor on."""
+    source = replicas.source
+    is_mysql = replicas.flavour == "mysql"
+    kind = GtidSet if is_mysql else MariaGtidSet
+    lake = make_lake(source)
+    start = lake.subscribe()
+    insert(source, table, 1)
+    end, _ = next_rows(lake, start, 1)
+    located = lake.ranges.locate(NAME, "latest")
+    assert kind.parse(located.gtids) == kind.parse(replicas.executed(source))
+    # No server executed this: only who continues from the cursor has it.
+    other = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5" if is_mysql else "77-8-9"
+    lake.ranges.ack(NAME, replace(end, gtids=f"{end.gtids},{other}"))
+    insert(source, table, 2)
+    located = lake.ranges.locate(NAME, "latest")
+    executed = f"{replicas.executed(source)},{other}"
+    assert kind.parse(located.gtids) == kind.parse(executed)
+
+
 STATEMENTS = (
     ("ANALYZE TABLE {t}",),
     ("CREATE VIEW {t}v AS SELECT 1",),

@@ -6,6 +6,9 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
+import tomllib
 import uuid
 from pathlib import Path
 
@@ -24,6 +27,12 @@ COMPILE_ARGS = (
     else ["-O3", "-g0"]
 )
 LINK_ARGS = ["-fsanitize=address,undefined"] if SANITIZE else []
+# CANAL_PROFILE=1 compiles twice with GCC: the second time, it knows which way the code
+# went over recorded binlogs (tools/training). What they do not have is compiled as
+# without it. Not for releases: no two builds have the same bytes.
+PROFILE = os.environ.get("CANAL_PROFILE") == "1"
+COUNT_ARGS = ["-fprofile-generate", "-fprofile-update=atomic"]
+USE_ARGS = ["-fprofile-use", "-fprofile-partial-training", "-Wno-missing-profile"]
 
 # Indexes of Python's sequences stay checked: hot loops use plain memory, which checks
 # itself (core/wire.pxd).
@@ -63,7 +72,38 @@ class BuildCompiled(build_ext):
             extension.sources = sources[extension.name]
         # An editable build does not take this from the options below.
         self.parallel = os.cpu_count()
+        if PROFILE:
+            self._learn()
         super().run()
+
+    def _learn(self) -> None:
+        """Compile modules that count, run them, and have the counts used."""
+        temp = Path(self.build_temp).absolute()
+        counts, package = f"-fprofile-dir={temp / 'counts'}", temp / "package"
+        plain = [
+            (each.extra_compile_args, each.extra_link_args) for each in self.extensions
+        ]
+        for each in self.extensions:
+            each.extra_compile_args = [*each.extra_compile_args, *COUNT_ARGS, counts]
+            each.extra_link_args = [*each.extra_link_args, *COUNT_ARGS]
+        inplace, build_lib, compiler = self.inplace, self.build_lib, self.compiler
+        self.inplace, self.build_lib, self.force = False, str(package), True
+        super().run()
+        self.inplace, self.build_lib, self.compiler = inplace, build_lib, compiler
+        root = Path(__file__).parent
+        ours = shutil.ignore_patterns("*.so", "*.c", "__pycache__")
+        shutil.copytree(
+            root / "canal_server", package / "canal_server", ignore=ours,
+            dirs_exist_ok=True,
+        )  # fmt: skip
+        subprocess.run(  # noqa: S603  # our own
+            [sys.executable, root / "tools/training/train.py"],
+            env=os.environ | {"PYTHONPATH": str(package)},
+            check=True,
+        )
+        for each, (compile_args, link_args) in zip(self.extensions, plain, strict=True):
+            each.extra_compile_args = [*compile_args, *USE_ARGS, counts]
+            each.extra_link_args = link_args
 
 
 # What `canal-server init` and `canal-server files` write.
@@ -150,6 +190,12 @@ class BuildWheel(bdist_wheel):
         path.write_text(json.dumps(bill, indent=2) + "\n")
 
 
+def training_needs() -> list[str]:
+    """Return what the package needs to run, which is of the build then."""
+    project = Path(__file__).with_name("pyproject.toml").read_text()
+    return list(tomllib.loads(project)["project"]["dependencies"])
+
+
 setup(
     ext_modules=extensions(),
     cmdclass={
@@ -158,4 +204,5 @@ setup(
         "bdist_wheel": BuildWheel,
     },
     options={"build_ext": {"parallel": os.cpu_count() or 1}},
+    setup_requires=training_needs() if PROFILE else [],
 )

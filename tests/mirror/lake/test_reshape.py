@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 COLUMNS = [("id", "int"), ("n", "int"), ("d", "decimal(5,2)"), ("s", "varchar(20)")]
 TABLE = lake_table(COLUMNS, ("id",))
+DOUBLED = Call("*", (Column("id"), Constant(2)))
 # A column of arrays, which an Iceberg table cannot have.
 VECTOR = {
     "delta": ("vector(3)", "", None, ARRAY),
@@ -181,10 +182,15 @@ def test_all_steps_at_once(tmp_path: Path, rng: random.Random, form: str) -> Non
 def test_generated_columns(tmp_path: Path, rng: random.Random, form: str) -> None:
     """Existing rows get computed values; so do those of an expression that changes."""
     rows = filled(kept(TABLE, form), rng)
+    # Chance may leave no row, no NULL, or no value above the bound below.
+    rows.put("insert", {"id": 40, "n": None, "d": None, "s": "x"})
+    rows.put("insert", {"id": 41, "n": 7, "d": None, "s": "x"})
     lake = published(tmp_path, rows)
-    once = Generated(Call("*", (Column("id"), Constant(2))))
+    once = Generated(DOUBLED)
     lake.evolve(COPY, [AddColumn("g", "bigint", "", generated=once)], rows.seq + 2, {})
-    assert all(row["g"] == 2 * row["id"] for row in lake_rows(lake))
+    found = lake_rows(lake)
+    assert all(row["g"] == 2 * row["id"] for row in found)
+    assert len(found) == len(rows.rows)
     other = Generated(Call("coalesce", (Column("n"), Constant(-1))))
     again: list[Step] = [DropColumn("g"), AddColumn("g", "bigint", "", generated=other)]
     lake.evolve(COPY, again, rows.seq + 3, {})
@@ -200,13 +206,58 @@ def test_generated_columns(tmp_path: Path, rng: random.Random, form: str) -> Non
     assert lake.applied(COPY) == rows.seq + 3
 
 
+BOUNDED: list[tuple[list[int], bool]] = [
+    ([], True),
+    ([-(2**31)], True),
+    ([-(2**31), 0], True),
+    ([-(2**31), 1], False),
+    ([1], False),
+]
+
+
+@pytest.mark.parametrize(("ids", "fits"), BOUNDED)
+def test_bound_of_generated_values(ids: list[int], fits: bool) -> None:
+    """Rows are refused if a computed value is above the bound, and only then."""
+    schema = lake_schema(TABLE)
+    bounded = Generated(DOUBLED, greatest=0)
+    reshape = Reshape(schema, [AddColumn("g", "bigint", "", generated=bounded)])
+    table = pa.Table.from_pylist([{"id": each} for each in ids], schema=schema)
+    if fits:
+        assert reshape.rows(table)["g"].to_pylist() == [2 * each for each in ids]
+        return
+    with pytest.raises(UnlikeError, match="does not fit into its type"):
+        reshape.rows(table)
+
+
+def test_no_rows(tmp_path: Path, rng: random.Random, form: str) -> None:
+    """A table without rows gets columns with a default and generated ones, too."""
+    rows = LakeRows(kept(TABLE, form), rng)
+    lake = published(tmp_path, rows)
+    bounded = Generated(DOUBLED, is_nullable=False, greatest=0)
+    steps: list[Step] = [
+        AddColumn("x", "int", "", "7"),
+        AddColumn("g", "bigint", "", generated=bounded),
+        WidenColumn("n", "bigint", ""),
+    ]
+    lake.evolve(COPY, steps, rows.seq + 2, {})
+    assert lake_rows(lake) == []
+    schema = lake.arrow_schema()
+    assert schema is not None
+    assert [schema.field(name).type for name in ("x", "g", "n")] == [
+        pa.int32(),
+        pa.int64(),
+        pa.int64(),
+    ]
+    assert lake.applied(COPY) == rows.seq + 2
+
+
 def test_steps_again(tmp_path: Path, rng: random.Random, form: str) -> None:
     """Steps that were done are not done again."""
     rows = filled(kept(TABLE, form), rng)
     lake = published(tmp_path, rows)
     for _ in range(2):
         lake.evolve(COPY, [AddColumn("x", "int", "", "7")], rows.seq + 2, {})
-        assert {row["x"] for row in lake_rows(lake)} == {7}
+        assert [row["x"] for row in lake_rows(lake)] == [7] * len(rows.rows)
 
 
 def test_same_type(tmp_path: Path, rng: random.Random, form: str) -> None:

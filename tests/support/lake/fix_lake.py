@@ -311,9 +311,11 @@ def _text_of_time(value: Any) -> Any:
 
 
 def filled(table: MirrorTable, rng: random.Random, count: int = 60) -> LakeRows:
-    """Return a table's rows after some changes."""
+    """Return a table's rows after some changes, with one that is not deleted."""
     rows = LakeRows(table, rng)
     rows.random_changes(count)
+    while all(row.get("_deleted") for row in rows.rows.values()):
+        rows.random_changes(1)
     return rows
 
 

@@ -231,6 +231,12 @@ cdef class Renderer:
             return NO_MEMORY
         self.out.p += guess
         status = put_rows(event, &self.context, layout, &self.out, &rows)
+        if status == EVENT_MEMORY and self.context.inflates_to:
+            return self.fail("a value of %d bytes is larger than a frame",
+                             self.context.inflates_to)
+        if status == EVENT_MEMORY and self.context.too_large:
+            return self.fail("a value of %d bytes is larger than a frame",
+                             self.context.too_large)
         if status == EVENT_MEMORY:
             return NO_MEMORY
         if status != EVENT_OK:

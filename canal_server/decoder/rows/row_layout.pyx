@@ -9,6 +9,8 @@ from canal_server.decoder.text.charset_text cimport Charset
 from canal_server.decoder.text.number_text cimport decimal_size
 from canal_server.decoder.text.time_zone cimport Zone, local_zone
 
+from canal_server.errors import DecodeError
+
 OPS = {
     "I8": OP_I8, "U8": OP_U8, "I16": OP_I16, "U16": OP_U16, "I24": OP_I24,
     "U24": OP_U24, "I32": OP_I32, "U32": OP_U32, "I64": OP_I64, "U64": OP_U64,
@@ -68,6 +70,7 @@ cdef class TableLayout:
         cdef ColumnPlan* column
         cdef tuple plan
         cdef Charset charset
+        cdef int raw_n
         for plan in plans:
             if len(plan) != 13:
                 raise ValueError(f"a plan of {len(plan)} parts for a column of {meta}")
@@ -89,7 +92,11 @@ cdef class TableLayout:
         for i, plan in enumerate(plans):
             column = &self.layout.columns[i]
             column.op, column.emitted, column.a, column.b = plan[:4]
-            column.raw_n = raw_size(column.op, column.a, column.b)
+            raw_n = raw_size(column.op, column.a, column.b)
+            if raw_n < 0:
+                raise DecodeError(f"a column of table {meta} is a DECIMAL({column.a},"
+                                  f"{column.b}), which no server has")
+            column.raw_n = raw_n
             column.zone = &zone.c
             p = pack(p, plan[4], &column.head)
             p = pack(p, plan[5], &column.head_updated)
@@ -124,8 +131,8 @@ cdef uint8_t* pack(uint8_t* p, bytes data, Piece* piece):
     return p + len(data) + SLACK
 
 
-cdef int raw_size(int op, int a, int b) except -1:
-    """Return the size of a value; 0 if a length precedes it."""
+cdef int raw_size(int op, int a, int b) except -2:
+    """Return the size of a value; 0 if a length precedes it, -1 if there is no such."""
     if op in SIZES:
         return SIZES[op]
     if op in SIZED:

@@ -6,8 +6,9 @@ import binlog_bytes as b
 import pytest
 
 from canal_server.decoder.rows import table_map as tm
-from canal_server.decoder.rows.layout_plan import base_type, mismatch
+from canal_server.decoder.rows.layout_plan import base_type, compile_layout, mismatch
 from canal_server.decoder.rows.table_map import parse_table_map
+from canal_server.errors import DecodeError
 from canal_server.model.columns_known import ColumnMeta, TableMeta
 
 
@@ -94,6 +95,15 @@ def test_types_that_agree(kind: int, metadata: bytes, types: str) -> None:
     }
     for name in others:
         assert compared([(kind, metadata)], ColumnMeta("a", name)), name
+
+
+def test_a_decimal_that_no_server_has() -> None:
+    """A damaged table map is refused with what it says."""
+    table_map = parse_table_map(b.table_map_body([(tm.NEWDECIMAL, b"\0\0")]))
+    meta = TableMeta("db", "t", (ColumnMeta("a", "decimal(5,2)"),))
+    said = r"a column of table db\.t is a DECIMAL\(0,0\), which no server has"
+    with pytest.raises(DecodeError, match=said):
+        compile_layout(table_map, meta, table_ordinal=0)
 
 
 def test_unknown_types_are_trusted() -> None:

@@ -237,6 +237,17 @@ def test_shapes_that_contradict_themselves() -> None:
             layout_of(data)
 
 
+def test_a_value_that_claims_to_be_large(tmp_path: Path) -> None:
+    """It is refused with the size that a damaged compressed value says it has."""
+    workload = load_workload("maria_compressed_columns")
+    data = decode_fields(workload, tmp_path, relay_from=FROM_THE_FIRST)
+    value = b"\x8a\x03\x84KL\x1c"  # begins so: two bytes for its size, then five
+    claimed = data.replace(value, b"\x8d" + b"\xff" * 5)
+    assert claimed != data
+    with pytest.raises(DecodeError, match=f"a value of {2**40 - 1} bytes is larger"):
+        rendered(claimed)
+
+
 def damaged(rng: random.Random, data: bytes) -> bytes:
     """Return bytes with some of them changed, inserted or removed."""
     body = bytearray(data)

@@ -191,7 +191,7 @@ class BuildWheel(bdist_wheel):
 
 
 def training_needs() -> list[str]:
-    """Return what the package needs to run, which is of the build then."""
+    """Return the dependencies of the package, with which the training runs."""
     project = Path(__file__).with_name("pyproject.toml").read_text()
     return list(tomllib.loads(project)["project"]["dependencies"])
 

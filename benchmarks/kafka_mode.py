@@ -25,7 +25,7 @@ from java_original import java_home
 from latency import PER_SECOND, measure
 from loads import LOADS, SERVER_OPTIONS, Load, Range, Writer
 from process_times import Stopwatch, seconds_of
-from server_process import Memory, ServerProcess, require_package
+from server_process import FILE_WIRING, Memory, ServerProcess, require_package
 from topic_watch import END_TOPIC, TopicWatch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
@@ -175,6 +175,7 @@ def delivering(
     return ServerProcess(
         server,
         load,
+        wiring=FILE_WIRING,  # without stored cursors nothing is delivered exactly once
         settings=settings,
         main={
             "canal.serverMode": "kafka",

@@ -27,7 +27,7 @@ from group import drain_all
 from latency import PER_SECOND, WAITING_MS, Latency, collect, measure
 from loads import LOADS, SERVER_OPTIONS, Range, Writer
 from run import machine, show
-from server_process import DESTINATION, ServerProcess, require_package
+from server_process import DESTINATION, FILE_WIRING, ServerProcess, require_package
 from servers import PrivateServer
 
 from canal_server.daemon.control import ask
@@ -150,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ServerProcess(
                 server,
                 here,
-                wiring="classpath:spring/file-instance.xml",
+                wiring=FILE_WIRING,
                 settings=SETTINGS,
             )
         )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 DESTINATION = "bench"
 MEMORY_WIRING = "classpath:spring/memory-instance.xml"
+FILE_WIRING = "classpath:spring/file-instance.xml"
 STOP_SECONDS_MAX = 20.0
 LOG_TAIL_BYTES = 3000
 

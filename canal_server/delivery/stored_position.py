@@ -46,11 +46,11 @@ def decoded(value: bytes) -> LogPosition:
     try:
         return entry_from_json(json.loads(value))
     except (LookupError, TypeError, ValueError, AttributeError):
-        # Whoever wrote it, the value is nobody's to show.
+        # Its content is not shown: somebody else may have written a secret.
         raise CanalError(
-            f"the last message in the topic of positions ({len(value)} bytes) is none"
-            " that canal-server has written: set canal.mq.positionTopic to another"
-            " name, to begin with the stored cursor"
+            f"the last message in the topic of positions ({len(value)} bytes) was not"
+            " written by canal-server: set canal.mq.positionTopic to another name, to"
+            " begin with the stored cursor"
         ) from None
 
 

@@ -47,7 +47,7 @@ class LocalClient:
         self._service = service
         self._instances = instances
         self._instance: RunningInstance | None = None
-        # Of the batch before, if a transaction goes on after it.
+        # File, source and store of the batch before, if a transaction goes on after it.
         self._open_in: tuple[str | None, object, EventStore] | None = None
 
     def connect(self) -> bool:
@@ -113,8 +113,8 @@ class LocalClient:
         start, end = batch.start, batch.end
         # MariaDB's transactions have no begin, so that the position has to show it, or
         # a store that was replaced, as after a move of another client.
-        place = start.journal_name, start.source, store
-        is_elsewhere = self._open_in not in (None, place)
+        begins_in = start.journal_name, start.source, store
+        is_elsewhere = self._open_in not in (None, begins_in)
         self._open_in = None
         if batch.is_open:
             self._open_in = end.journal_name, end.source, store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from transactions_in_memory import place
+from transactions_in_memory import position_at
 
 from canal_server.delivery.stored_position import decoded, encoded, is_newer
 from canal_server.errors import CanalError
@@ -27,29 +27,33 @@ def elsewhere(position: LogPosition, gtids: str = "") -> LogPosition:
 @pytest.mark.parametrize(
     ("stored", "cursor", "expected"),
     [
-        (place(5), None, True),
-        (place(5), place(4), True),
-        (place(5), place(5), False),
-        (place(5), place(6), False),  # of a time without stored positions
-        (place(5), place(4, moved=True), False),
-        (place(5, file=2), place(4, file=1, time_ms=9), True),
-        (elsewhere(place(5, time_ms=5)), place(9), True),
-        (elsewhere(place(5)), place(9, time_ms=5), False),
+        (position_at(5), None, True),
+        (position_at(5), position_at(4), True),
+        (position_at(5), position_at(5), False),
+        (position_at(5), position_at(6), False),  # of a time without stored positions
+        (position_at(5), position_at(4, moved=True), False),
+        (position_at(5, file=2), position_at(4, file=1, time_ms=9), True),
+        (elsewhere(position_at(5, time_ms=5)), position_at(9), True),
+        (elsewhere(position_at(5)), position_at(9, time_ms=5), False),
         (
-            elsewhere(place(5), f"{UUID}:1-9"),
-            with_set(place(9, time_ms=5), f"{UUID}:1-8"),
+            elsewhere(position_at(5), f"{UUID}:1-9"),
+            with_set(position_at(9, time_ms=5), f"{UUID}:1-8"),
             True,
         ),
         (
-            elsewhere(place(5, time_ms=5), f"{UUID}:1-8"),
-            with_set(place(9), f"{UUID}:1-9"),
+            elsewhere(position_at(5, time_ms=5), f"{UUID}:1-8"),
+            with_set(position_at(9), f"{UUID}:1-9"),
             False,
         ),
-        (elsewhere(place(5), "0-1-9"), with_set(place(9, time_ms=5), "0-2-8"), True),
+        (
+            elsewhere(position_at(5), "0-1-9"),
+            with_set(position_at(9, time_ms=5), "0-2-8"),
+            True,
+        ),
         # The address leads to another server, whose files have lower numbers.
         (
-            with_set(place(5), f"{UUID}:1-9"),
-            with_set(place(4, file=9), f"{UUID}:1-8"),
+            with_set(position_at(5), f"{UUID}:1-9"),
+            with_set(position_at(4, file=9), f"{UUID}:1-8"),
             True,
         ),
     ],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fix_store import eventually
-from transactions_in_memory import LIMITS, TOPIC, WHO, encode, place
+from transactions_in_memory import LIMITS, TOPIC, WHO, encode, position_at
 
 from canal_server.delivery import transaction_worker
 from canal_server.delivery.stored_position import decoded
@@ -84,13 +84,13 @@ def test_a_note_in_place_of_a_message(
     for rows in (4, 1, 3):
         source.write(rows)
     worker = make(LIMITS._replace(too_large_topic=NOTES), counted())
-    eventually(lambda: broker.stored and decoded(broker.stored) == place(10))
+    eventually(lambda: broker.stored and decoded(broker.stored) == position_at(10))
     found = [number_of(value) for _, value in broker.visible]
     assert found == [0, None, None, 3, 5, None, 8, 9]
     assert [topic == NOTES for topic, _ in broker.visible] == [
         each is None for each in found
     ]
-    eventually(lambda: source.meta.cursor(WHO) == place(10))
+    eventually(lambda: source.meta.cursor(WHO) == position_at(10))
     assert worker.status().too_large == 3
     assert sum("sent a note" in each for each in caplog.messages) == 3
 
@@ -131,7 +131,7 @@ def test_a_message_that_is_refused_late(
     monkeypatch.setattr(broker, "abort", answered)
     source.write(5)
     worker = make(LIMITS._replace(too_large_topic=NOTES), as_json)
-    eventually(lambda: source.meta.cursor(WHO) == place(5))
+    eventually(lambda: source.meta.cursor(WHO) == position_at(5))
     found = [number_of(value) for _, value in broker.visible]
     assert found == [0, None, 2, None, 4]
     assert worker.status().too_large == 2
@@ -170,7 +170,7 @@ def test_notes_in_a_transaction_that_is_larger_than_the_room(
     outcomes[0] = "done"
     eventually(lambda: len(broker.visible) == 90)
     assert sum(topic == NOTES for topic, _ in broker.visible) == 2
-    eventually(lambda: source.meta.cursor(WHO) == place(90))
+    eventually(lambda: source.meta.cursor(WHO) == position_at(90))
     assert worker.status().too_large == 2
 
 
@@ -221,7 +221,7 @@ def test_more_notes_than_are_remembered(
         nonlocal aborts
         aborts += 1
         if aborts == 2:
-            source.meta.update_cursor(WHO, replace(place(7), moved=True))
+            source.meta.update_cursor(WHO, replace(position_at(7), moved=True))
         return abort(wait_s, stop)
 
     def fails(value: bytes) -> Exception | None:
@@ -236,7 +236,7 @@ def test_more_notes_than_are_remembered(
     eventually(lambda: caplog.text.count("delivery stopped") == 2)
     eventually(lambda: worker.status().state == "stopped")
     cursor = source.meta.cursor(WHO)
-    assert cursor == place(7)
+    assert cursor == position_at(7)
     assert not cursor.moved, "it was stored before anything was sent"
     assert not broker.visible
 

@@ -9,7 +9,7 @@ import pytest
 from fix_random import longer
 from fix_server import DESTINATION, FakeInstances, make_entry
 from fix_store import eventually
-from transactions_in_memory import TOPIC, WHO, encode, place
+from transactions_in_memory import TOPIC, WHO, encode, position_at
 
 from canal_server.delivery import queue_worker
 from canal_server.delivery.delivery_status import State
@@ -80,7 +80,7 @@ def test_parts_of_a_transaction_are_not_visible(
     eventually(lambda: broker.confirmed == 52)
     assert broker.numbers() == source.rows
     eventually(lambda: running.store.cursors[1001].acked > 3)
-    assert source.meta.cursor(WHO) == place(2)
+    assert source.meta.cursor(WHO) == position_at(2)
     assert worker.status().state == "delivering"
     running.store.append(make_entry(53, EntryType.TRANSACTIONEND))
     eventually(lambda: len(broker.numbers()) == 52)
@@ -306,13 +306,13 @@ def test_an_operator_moves_the_cursor(
         source.write(1)  # entries 0, 2, 4 and 6
     worker = make()
     eventually(lambda: broker.numbers() == [0, 2, 4, 6])
-    source.crash(place(3, moved=True))
+    source.crash(position_at(3, moved=True))
     source.write(1)
     eventually(lambda: broker.numbers() == [0, 2, 4, 6, 4, 6, 8])
     cursor = source.meta.cursor(WHO)
     assert cursor is not None
     eventually(lambda: not (source.meta.cursor(WHO) or cursor).moved)
-    source.crash(place(3))
+    source.crash(position_at(3))
     source.write(1)
     eventually(lambda: broker.numbers() == [0, 2, 4, 6, 4, 6, 8, 10])
     assert worker.status().failures < 3
@@ -346,7 +346,7 @@ def test_a_cursor_that_follows_the_binlog(
     """A client that has all is taken to the next file, which is no move."""
     source.write(1)
     worker = make()
-    eventually(lambda: source.meta.cursor(WHO) == place(1))
+    eventually(lambda: source.meta.cursor(WHO) == position_at(1))
     running = source.instance
     assert running is not None
     get = running.store.get
@@ -354,7 +354,7 @@ def test_a_cursor_that_follows_the_binlog(
     def follow(*arguments: object, **options: object) -> object:
         """Have it happen while the delivery waits for entries."""
         monkeypatch.setattr(running.store, "get", get)
-        source.meta.update_cursor(WHO, place(4, file=2))
+        source.meta.update_cursor(WHO, position_at(4, file=2))
         source.write(1)
         return get(*arguments, **options)  # type: ignore[arg-type]
 
@@ -377,7 +377,7 @@ def test_a_commit_without_an_answer(
     monkeypatch.setattr(queue_worker, "BLOCKED_AFTER_S", 0.02)
     source.write(1)
     worker = make()
-    eventually(lambda: source.meta.cursor(WHO) == place(1))
+    eventually(lambda: source.meta.cursor(WHO) == position_at(1))
 
     def outcome() -> str:
         broker.last_error = "broker: Connection refused"
@@ -385,7 +385,7 @@ def test_a_commit_without_an_answer(
 
     broker.outcome = outcome
     if moves:
-        source.meta.update_cursor(WHO, place(1, moved=True))
+        source.meta.update_cursor(WHO, position_at(1, moved=True))
     else:
         source.write(1)
     eventually(lambda: worker.status().state == "blocked")
@@ -427,7 +427,7 @@ def test_a_move_before_a_stop(
     """What is not of the new position is not committed when the server stops."""
     source.write(1)
     worker = make()
-    eventually(lambda: source.meta.cursor(WHO) == place(1))
+    eventually(lambda: source.meta.cursor(WHO) == position_at(1))
     broker.per_poll = 0
     source.write(1)
     eventually(lambda: worker.status().in_flight == 1)
@@ -440,7 +440,7 @@ def test_a_move_before_a_stop(
         polls += 1
         worker.request_stop()
         if polls == 2:
-            source.meta.update_cursor(WHO, place(1, moved=True))
+            source.meta.update_cursor(WHO, position_at(1, moved=True))
             broker.per_poll = 3
         poll(timeout_s)
 

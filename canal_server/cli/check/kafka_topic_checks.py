@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from canal_server.cli.check.queue_results import TOPICS
 from canal_server.cli.check.topic_plan import (
@@ -54,9 +54,9 @@ class TopicsThere:
     `partitions` are those of all topics, `unwritable` what the account may not write
     to. `unread` says why settings of topics cannot be read, so that it is not known
     whether they are compacted. `creations` say why missing topics cannot be created,
-    empty: they can be. For `unasked`, only the partitions were asked. `limits` are how
-    large batches may be in topics that accept less than `batch_bytes`, which those of
-    the server may have.
+    empty: they can be. For `unasked`, only the partitions were asked. `limits` say how
+    large batches may be in topics, in bytes; those of the server have up to
+    `batch_bytes`.
     """
 
     partitions: Mapping[str, int]
@@ -102,22 +102,13 @@ def ask_brokers(
         unasked,
         creations,
         producer.creates_topics() if missing and creation is None else None,
-        _limits(found.settings, producer),
+        {
+            name: int(each[TOPIC_LIMIT].value)
+            for name, each in found.settings.items()
+            if TOPIC_LIMIT in each
+        },
         int(producer.batch_bytes),
     )
-
-
-def _limits(
-    settings: Mapping[str, Mapping[str, Any]], producer: KafkaProducer
-) -> dict[str, int]:
-    """Return the limits of topics that accept no batch as large as ours may be."""
-    limits = {
-        name: int(each[TOPIC_LIMIT].value)
-        for name, each in settings.items()
-        if TOPIC_LIMIT in each
-    }
-    batch_bytes = int(producer.batch_bytes)
-    return {name: limit for name, limit in limits.items() if limit < batch_bytes}
 
 
 def _why_unread(why: Unread) -> str:
@@ -291,16 +282,16 @@ def _of_limits(plan: TopicPlan, there: TopicsThere) -> Iterator[CheckResult]:
     """Yield which topics refuse batches, so that messages are sent one by one."""
     found: dict[int, list[str]] = defaultdict(list)
     for each in plan.topics:
-        if each in there.limits:
-            found[there.limits[each]].append(each)
+        limit = there.limits.get(each)
+        if limit is not None and limit < there.batch_bytes:
+            found[limit].append(each)
     for limit, names in sorted(found.items()):
         has = "has" if len(names) == 1 else "have"
         yield warn(
             TOPICS,
             f"{_topics(names)} {has} {TOPIC_LIMIT} = {limit}, and batches have up to"
             f" {there.batch_bytes} bytes (kafka.batch.size; 16384 counts as not set):"
-            " after the first one that is refused, messages are sent one by one, which"
-            " is slower",
+            " once a batch is refused, messages are sent one by one, which is slower",
             f"raise {TOPIC_LIMIT} of the topic, or set kafka.batch.size below it",
         )
 

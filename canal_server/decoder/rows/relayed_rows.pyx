@@ -225,19 +225,17 @@ cdef class Renderer:
         cdef size_t at = self.out.p - self.out.start
         cdef size_t guess = front_size(header_n, change_n + layout.last_bytes) + change_n
         cdef size_t front, rows_n
+        cdef uint64_t large
         cdef uint32_t rows = 0
         cdef int status
         if ensure(&self.out, guess + FRONT_MAX) != 0:
             return NO_MEMORY
         self.out.p += guess
         status = put_rows(event, &self.context, layout, &self.out, &rows)
-        if status == EVENT_MEMORY and self.context.inflates_to:
-            return self.fail("a value of %d bytes is larger than a frame",
-                             self.context.inflates_to)
-        if status == EVENT_MEMORY and self.context.too_large:
-            return self.fail("a value of %d bytes is larger than a frame",
-                             self.context.too_large)
         if status == EVENT_MEMORY:
+            large = max(self.context.inflates_to, self.context.too_large)
+            if large:
+                return self.fail("a value of %d bytes is larger than a frame", large)
             return NO_MEMORY
         if status != EVENT_OK:
             return self.fail_row(event, layout)

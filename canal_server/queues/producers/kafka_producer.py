@@ -179,7 +179,7 @@ class KafkaProducer:
         if target not in self._proven and target in self._proving:
             return False
         if self._passes_on:
-            self._check_alive(message)
+            self._check_order(message)
         if sending is not self._sending:
             self._sending, self._report = sending, self._report_to(sending)
         produce, report = self._producer.produce, self._report
@@ -204,8 +204,11 @@ class KafkaProducer:
         sending.note(target, size)
         return True
 
-    def _check_alive(self, message: Message) -> None:
-        """Refuse what librdkafka would send though it follows a failed message."""
+    def _check_order(self, message: Message) -> None:
+        """Raise BrokerUnavailableError when it may not be sent, or nothing after it.
+
+        Librdkafka goes on after a message that the brokers refuse.
+        """
         if self._dead_since_s is not None:
             raise self._cause or BrokerUnavailableError(
                 f"Kafka at {self.servers}: {self.last_error or 'a message was refused'}"
@@ -295,8 +298,8 @@ class KafkaProducer:
     def poll(self, timeout_s: float) -> None:
         """Note what was confirmed, waiting for the first confirmation."""
         if self._dead_since_s is not None and self._on_way:
-            # What was handed over while it died would wait for ever.
-            # Else what is in flight is answered: it is in other partitions.
+            # What was handed over while it died would wait for ever. What is in flight
+            # is purged if it would be, too; else it is answered.
             is_late = time.monotonic() > self._dead_since_s + _DEAD_S
             self._producer.purge(in_flight=is_late and self._is_gapless, blocking=False)
         self._serve(self._producer.poll, timeout_s)

@@ -131,12 +131,14 @@ def test_topics_with_a_low_limit() -> None:
     assert texts(plan, queue, there, Outcome.WARN) == [
         (
             "1 topic (shop) has max.message.bytes = 900, and batches have up to 1000"
-            " bytes (kafka.batch.size; 16384 counts as not set): after the first one"
-            " that is refused, messages are sent one by one, which is slower; raise"
+            " bytes (kafka.batch.size; 16384 counts as not set): once a batch is"
+            " refused, messages are sent one by one, which is slower; raise"
             " max.message.bytes of the topic, or set kafka.batch.size below it"
         )
     ]
-    assert not texts(plan, queue, TopicsThere(partitions), Outcome.WARN)
+    for limits in ({}, {"shop": 1000}):
+        there = TopicsThere(partitions, limits=limits, batch_bytes=1000)
+        assert not texts(plan, queue, there, Outcome.WARN)
 
 
 def test_topics_that_are_not_asked_for() -> None:

@@ -287,7 +287,7 @@ def encode(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
     ]
 
 
-def place(
+def position_at(
     number: int, file: int = 1, time_ms: int = 0, *, moved: bool = False
 ) -> LogPosition:
     """Return a position."""

@@ -93,7 +93,7 @@ if TYPE_CHECKING:
     from canal_server.daemon.destination_life import MakeInstance
     from canal_server.doors.prometheus.metrics_server import MetricsServer
     from canal_server.instance.change_tap import ChangeTap
-    from canal_server.instance.instance_metrics import Received
+    from canal_server.instance.instance_metrics import InstanceMetrics, Received
     from canal_server.runtime.log_levels import LogLevels
     from canal_server.source.begin.seek_target import TargetText
 
@@ -398,7 +398,7 @@ class Daemon:
 
     def readings(self) -> list[Reading]:
         """Return what each destination shows now: for metrics, page and alarms."""
-        return [self._reading_of(each) for each in self._instances()]
+        return [self._reading_of(*each) for each in self._destinations.readings()]
 
     def received(self) -> dict[str, Received]:
         """Return how much each destination that runs here has received."""
@@ -406,10 +406,7 @@ class Daemon:
 
     def reading(self, destination: str) -> Reading:
         """Return what one destination shows now. Raises ClientError."""
-        self._destinations.require(destination)
-        status = self._destinations.status_of(destination)
-        assert status is not None, "it is known"
-        return self._reading_of(self._delivered(status))
+        return self._reading_of(*self._destinations.reading(destination))
 
     def _instances(self) -> list[dict[str, Any]]:
         """Return the status of each destination, with its delivery if there is one."""
@@ -419,11 +416,12 @@ class Daemon:
         delivery = self._delivery
         return dict(status) if delivery is None else delivery.shown_in(status)
 
-    def _reading_of(self, status: Mapping[str, object]) -> Reading:
-        name = str(status["destination"])
+    def _reading_of(
+        self, shown: Mapping[str, object], metrics: InstanceMetrics | None
+    ) -> Reading:
+        status, name = self._delivered(shown), str(shown["destination"])
         self._subscriptions.add_queries([status])
-        requests = self._server.requests(name)
-        return Reading(name, status, requests, self._destinations.metrics(name))
+        return Reading(name, status, self._server.requests(name), metrics)
 
     def status(self) -> dict[str, object]:
         """Return the status of this process for the control socket."""

@@ -48,8 +48,8 @@ class Instance(RunningInstance, Stage, Protocol):
     def status(self) -> dict[str, object]:
         """Return the status for people, as JSON values; never blocks."""
 
-    def metrics(self) -> InstanceMetrics:
-        """Return the numbers that its stages keep; never blocks for long."""
+    def reading(self) -> tuple[dict[str, object], InstanceMetrics]:
+        """Return status, and the numbers of its stages; never blocks for long."""
 
     def received(self) -> Received:
         """Return how much came from its sources; never blocks."""
@@ -337,7 +337,20 @@ class DestinationLife:
 
     def status(self) -> dict[str, object]:
         """Return the status for people, as JSON values; never blocks."""
-        instance, lease = self.running(), self._lease.status()
+        instance = self.running()
+        return self._status(None if instance is None else instance.status())
+
+    def reading(self) -> tuple[dict[str, object], InstanceMetrics | None]:
+        """Return the status, and the numbers of its stages while it runs here."""
+        instance = self.running()
+        if instance is None:
+            return self._status(None), None
+        status, metrics = instance.reading()
+        return self._status(status), metrics
+
+    def _status(self, shown: Mapping[str, object] | None) -> dict[str, object]:
+        """Return the status; `shown` is that of the instance, None: none runs."""
+        lease = self._lease.status()
         waits = self._state is State.COMPETING
         problem = self._lease.problem() if waits else None
         owner = None if problem is not None else self._lease.owner
@@ -352,12 +365,12 @@ class DestinationLife:
             failure = {}
         return {
             "destination": self.destination,
-            "running": instance is not None,
+            "running": shown is not None,
             "lazy": self.config.lazy,
             "life": self._state.value,
             "runs_on": owner,
             **({} if lease is None else {"lease": lease}),
-            **(instance.status() if instance is not None else failure),
+            **(failure if shown is None else shown),
         }
 
     def _failed(self, why: str) -> None:

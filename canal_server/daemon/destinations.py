@@ -257,11 +257,18 @@ class Destinations:
         life = self._lives.get(destination)
         return None if life is None else life.start_now()
 
-    def metrics(self, destination: str) -> InstanceMetrics | None:
-        """Return the numbers of a destination, None: it does not run here."""
-        life = self._lives.get(destination)
-        instance = None if life is None else life.running()
-        return None if instance is None else instance.metrics()
+    def reading(
+        self, destination: str
+    ) -> tuple[dict[str, object], InstanceMetrics | None]:
+        """Return a destination's status, and its numbers while it runs here.
+
+        Raises ClientError when it is not configured.
+        """
+        return self._life(destination).reading()
+
+    def readings(self) -> list[tuple[dict[str, object], InstanceMetrics | None]]:
+        """Return status and numbers of each destination, in configured order."""
+        return [life.reading() for life in self._lives.values()]
 
     def received(self) -> dict[str, Received]:
         """Return how much came from the sources of each destination that runs here."""

@@ -24,6 +24,7 @@ from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.errors import CanalError, StoreError
 from canal_server.filters.client_filters import ClientFilters
 from canal_server.instance.change_tap import ChangeTap
+from canal_server.instance.client_lags import clients_now
 from canal_server.instance.client_positions import ClientPositions, GroupPositions
 from canal_server.instance.instance_metrics import metrics_of, received_by
 from canal_server.instance.instance_status import status_of
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
     from canal_server.capture.source_pipeline import SourcePipeline
     from canal_server.config.schema import InstanceConfig
+    from canal_server.instance.client_lags import ClientsNow
     from canal_server.instance.instance_metrics import InstanceMetrics, Received
     from canal_server.instance.stages import Stages
     from canal_server.model.ddl_statement import FilteredNames
@@ -228,11 +230,15 @@ class Instance:
 
     def status(self) -> dict[str, object]:
         """Return what an operator asks first, as plain values."""
-        return status_of(self._stages, self._clients, self.ranges)
+        return self._status(clients_now(self._stages, self._clients))
 
-    def metrics(self) -> InstanceMetrics:
-        """Return the numbers that its stages keep."""
-        return metrics_of(self._stages, self._clients)
+    def reading(self) -> tuple[dict[str, object], InstanceMetrics]:
+        """Return its status, and the numbers that its stages keep."""
+        now = clients_now(self._stages, self._clients)
+        return self._status(now), metrics_of(self._stages, now)
+
+    def _status(self, now: ClientsNow) -> dict[str, object]:
+        return status_of(self._stages, self._clients, now, self.ranges)
 
     def received(self) -> Received:
         """Return how much came from its sources."""

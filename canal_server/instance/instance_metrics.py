@@ -6,14 +6,11 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from canal_server.instance.client_lags import lags_of
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from canal_server.capture.source_pipeline import SourcePipeline
-    from canal_server.instance.client_lags import ClientLag
-    from canal_server.instance.source_events import ServedClients
+    from canal_server.instance.client_lags import ClientLag, ClientsNow
     from canal_server.instance.stages import Stages
     from canal_server.store.counts import StoreCounts
 
@@ -92,19 +89,18 @@ def greatest_lag(lags_s: Iterable[float | None]) -> float | None:
     return greatest_s
 
 
-def metrics_of(stages: Stages, clients: ServedClients) -> InstanceMetrics:
+def metrics_of(stages: Stages, clients: ClientsNow) -> InstanceMetrics:
     """Return the numbers of a destination; costs the hot path nothing."""
     config = next(iter(stages.pipelines.values())).config
-    store = stages.ring.counts()
     return InstanceMetrics(
         batch_mode=config.store.batch_mode.value,
         buffer_entries=config.store.buffer_size,
         buffer_bytes=config.store.buffer_size * config.store.memunit,
-        subscriptions=len(clients.positions.subscriptions()),
-        connected=frozenset(clients.lagging.presence.here()),
-        store=store,
+        subscriptions=len(clients.lags),
+        connected=frozenset(clients.connected),
+        store=clients.store,
         sources={n: _source_metrics(each) for n, each in stages.pipelines.items()},
-        clients=lags_of(stages, clients, store),
+        clients=clients.lags,
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from canal_server.instance.client_lags import lags_of, slowest_client
+from canal_server.instance.client_lags import slowest_client
 from canal_server.source.pump.pump_status import PumpState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from canal_server.capture.source_pipeline import SourcePipeline
+    from canal_server.instance.client_lags import ClientsNow
     from canal_server.instance.source_events import ServedClients
     from canal_server.instance.stages import Stages
     from canal_server.ranges.ranged_reads import RangedReads
@@ -19,16 +20,16 @@ UNCERTAIN_MAX: Final = 20  # tables that are named
 
 
 def status_of(
-    stages: Stages, clients: ServedClients, ranges: RangedReads | None
+    stages: Stages, clients: ServedClients, now: ClientsNow, ranges: RangedReads | None
 ) -> dict[str, object]:
     """Return the status of a destination; `ranges` is None in a group."""
     if ranges is None:
-        return _group_status(stages, clients)
-    return _single_status(stages, clients, ranges)
+        return _group_status(stages, clients, now)
+    return _single_status(stages, clients, now, ranges)
 
 
 def _single_status(
-    stages: Stages, clients: ServedClients, ranges: RangedReads
+    stages: Stages, clients: ServedClients, now: ClientsNow, ranges: RangedReads
 ) -> dict[str, object]:
     """Return the status of a destination that reads one source."""
     (pipeline,) = stages.pipelines.values()
@@ -41,19 +42,21 @@ def _single_status(
         "position_ms": pump.delivered_at_ms or None,
         "error": pump.error,
         **_source_status(pipeline),
-        "clients": _client_ids(clients),
+        "clients": [each.client_id for each in now.lags],
         "lost_clients": clients.lost.as_json(),
         "late_clients": clients.lagging.status(),
         "waits_for": list(stages.ring.holders()),
         **pump.as_json(),
         "uncertain_tables": _uncertain(stages),
-        **_slowest(stages, clients),
-        "connected": clients.lagging.presence.here(),
+        **_slowest(stages, now),
+        "connected": list(now.connected),
         "ranges": ranges.status(),
     }
 
 
-def _group_status(stages: Stages, clients: ServedClients) -> dict[str, object]:
+def _group_status(
+    stages: Stages, clients: ServedClients, now: ClientsNow
+) -> dict[str, object]:
     """Return the status of a group: of each source, and a summary of all."""
     sources = {
         f"master{number}": _group_source_status(number, pipeline)
@@ -71,7 +74,7 @@ def _group_status(stages: Stages, clients: ServedClients) -> dict[str, object]:
             for word in ("source", "position", "error", "reads")
         },
         "sources": list(sources.values()),
-        "clients": _client_ids(clients),
+        "clients": [each.client_id for each in now.lags],
         "lost_clients": clients.lost.as_json(),
         "waits_for": list(stages.ring.holders()),
         "error_since_ms": min(
@@ -84,8 +87,8 @@ def _group_status(stages: Stages, clients: ServedClients) -> dict[str, object]:
         ],
         "lag": _greatest_lag(stages.pipelines.values()),
         "uncertain_tables": _uncertain(stages),
-        **_slowest(stages, clients),
-        "connected": clients.lagging.presence.here(),
+        **_slowest(stages, now),
+        "connected": list(now.connected),
         "transactions": sum(sink.transactions for sink in sinks),
         "rows": sum(sink.rows for sink in sinks),
     }
@@ -134,17 +137,12 @@ def _uncertain(stages: Stages) -> dict[str, object] | None:
     }
 
 
-def _client_ids(clients: ServedClients) -> list[int]:
-    return [each.client_id for each in clients.positions.subscriptions()]
-
-
-def _slowest(stages: Stages, clients: ServedClients) -> dict[str, object]:
+def _slowest(stages: Stages, now: ClientsNow) -> dict[str, object]:
     """Return for whom reading waits, and which client lags most."""
     blocked = stages.ring.blocked()
-    stages.ring.slowest()  # skips what the filters of the slowest clients reject
     return {
         "blocked": blocked and blocked.as_json(),
-        "slowest_client": slowest_client(lags_of(stages, clients)),
+        "slowest_client": slowest_client(now.lags),
     }
 
 

@@ -191,10 +191,10 @@ def test_uncertain_tables(
         "count": 1,
         "tables": [f"{database}.t"],
     }
-    assert instance.metrics().sources[0].uncertain_tables == 1
+    assert instance.reading()[1].sources[0].uncertain_tables == 1
     rows_of(instance, 40)
     eventually(lambda: instance.status()["uncertain_tables"] is None)
-    assert instance.metrics().sources[0].uncertain_tables == 0
+    assert instance.reading()[1].sources[0].uncertain_tables == 0
 
 
 def test_filters_of_two_clients(

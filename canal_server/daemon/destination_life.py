@@ -18,6 +18,7 @@ from canal_server.ports import RunningInstance
 from canal_server.position.offline import move_stored
 from canal_server.runtime.lifecycle import Deadline, Stage, Stop
 from canal_server.runtime.log_context import log_about
+from canal_server.runtime.start_turns import STARTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -506,7 +507,9 @@ class DestinationLife:
         """Create an instance and start it. Raises CanalError."""
         # An instance starts once: each run but the first needs a new one.
         instance, self._next = self._next, None
-        instance = instance or self._make_instance(self.config, held=self._lease.held)
+        if instance is None:
+            with STARTS.turn():
+                instance = self._make_instance(self.config, held=self._lease.held)
         with self._changed:
             # Stored cursors are being moved; that has its own time limits.
             self._changed.wait_for(lambda: not self._is_moving)
@@ -514,7 +517,8 @@ class DestinationLife:
             stopping = turn_stop.requested()
         if stopping:  # requested before `request_stop` could see the instance
             instance.request_stop()
-        instance.start()
+        with STARTS.turn():
+            instance.start()
         return instance
 
     def _end(self, instance: Instance) -> CanalError | None:

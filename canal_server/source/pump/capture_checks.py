@@ -89,7 +89,9 @@ class CaptureChecks:
         return facts.info
 
     def note_unlisted(self, why: str, failures: Failures) -> None:
-        """Record why the source does not list its binlog files."""
+        """Record why the source does not list its binlog files, if it does not."""
+        if not why:
+            return
         self._unlisted = (
             "the source does not list its binlog files, so stored positions"
             f" cannot be checked: {why}"

@@ -29,6 +29,7 @@ from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.replication import PumpReplica
 from canal_server.position.log_position_managers import same_server
 from canal_server.runtime.log_context import log_about
+from canal_server.runtime.start_turns import STARTS
 from canal_server.source.begin.gtid_tracking import SetFollower, reachable_set
 from canal_server.source.begin.index_writer import session_writer
 from canal_server.source.begin.purged import purged_message
@@ -314,8 +315,7 @@ class Pump:
         if self.is_purged:
             name = self._config.destination
             stored = self._positions.latest(name)
-            files = self._start.files
-            conf = self._config.conf_option
+            files, conf = self._start.files, self._config.conf_option
             message = purged_message(
                 message, name, stored, self.identity, files, conf_option=conf
             )
@@ -336,7 +336,7 @@ class Pump:
         control = ControlConnection(self._patience.limit(self._access), self._turn)
         self._switch.control = control
         try:
-            with control:
+            with control, STARTS.turn():
                 info = self._checks.examine(control, self._failures)
                 self.status.warnings = self._checks.warnings
                 self._server, self._server_id = source_of(info), info.server_id
@@ -488,13 +488,13 @@ class Pump:
 
     def _log_begin(self, info: ServerInfo, position: StartPosition) -> None:
         """Report that the source accepted the dump."""
+        STARTS.end()  # the rest of the session is for as long as it lasts
         self.status.reads()
         _log.info(
             "destination %s reads %s from %s", self._config.destination, info, position
         )
-        if self._start.unlisted:
-            self._checks.note_unlisted(self._start.unlisted, self._failures)
-            self.status.warnings = self._checks.warnings
+        self._checks.note_unlisted(self._start.unlisted, self._failures)
+        self.status.warnings = self._checks.warnings
 
     def _idled(self) -> None:
         """Note that the source has nothing more at hand."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from canal_server.model.positions import as_it_is
 from canal_server.mysql.cached_columns import CachedColumns
+from canal_server.runtime.start_turns import STARTS
 from canal_server.source.read.ddl_scan import DdlScanner
 from canal_server.source.schema.history_schemas import HistorySchemas
 from canal_server.tablemeta.storage.open_storage import (
@@ -104,7 +105,9 @@ class SessionSchemas:
         """Open the history unless it is open. Raises TableMetaStoreError."""
         if self._history is None or self._is_open:
             return
-        if not self._history.init(self._config.destination):
+        with STARTS.turn():
+            is_known = self._history.init(self._config.destination)
+        if not is_known:
             warn_of_java_history(self._config)
         self._is_open = True
 

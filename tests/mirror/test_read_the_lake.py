@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +12,8 @@ pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 from duckdb_reader import duckdb_with
 from fix_lake import COPY, LakeRows, lake_table, published
 from support_paths import TESTS
+
+from canal_server.mirror.lake.steps import AddColumn
 
 if TYPE_CHECKING:
     import random
@@ -42,6 +44,29 @@ def test_python(code: str, capsys: pytest.CaptureFixture[str]) -> None:
         pytest.importorskip("polars", reason="polars is not installed")
     exec(compile(code, "page", "exec"), {})
     assert capsys.readouterr().out
+
+
+def test_the_changes_give_the_rows(
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Applied as on the page, the change feed gives the rows, also after a DDL.
+
+    That writes all rows again: all deletes and inserts are in one commit.
+    """
+    monkeypatch.chdir(tmp_path)
+    columns = [("id", "int"), ("status", "varchar(20)")]
+    rows = LakeRows(lake_table(columns, ("id",), "hard"), rng)
+    rows.random_changes(CHANGES)
+    rows.put("insert", {"id": 1000, "status": "new"})
+    table = published(tmp_path / "lake/shop/orders", rows)
+    table.apply(COPY, rows.as_changes(rows.random_changes(CHANGES)), rows.seq + 1, {})
+    added = AddColumn("note", "varchar(9)", "utf8mb4", "none")
+    table.evolve(COPY, [added], rows.seq + 2, {})
+    (code,) = (code for code in PYTHON if "load_cdf" in code)
+    found: dict[str, Any] = {}
+    exec(compile(code, "page", "exec"), found)
+    assert len({each["_commit_version"] for each in found["changes"]}) > 1
+    assert found["copy"] == {key[0]: row["status"] for key, row in rows.rows.items()}
 
 
 @pytest.mark.usefixtures("lake")

@@ -148,6 +148,16 @@ class Folder:
                 and not each.base_name.endswith(_TEMPORARY)
             }
 
+    def folders(self) -> list[str]:
+        """Return the names of the folders in this folder, sorted."""
+        with self._as_lake_error("list", self._path):
+            selector = fs.FileSelector(self._path, allow_not_found=True)
+            return sorted(
+                each.base_name
+                for each in self._fs.get_file_info(selector)
+                if each.type == fs.FileType.Directory
+            )
+
     def below_names(self) -> list[str]:
         """Return the paths of all files in this folder and its subfolders, sorted."""
         return sorted(self.sizes_below())

@@ -9,6 +9,7 @@ from canal_server.mirror.follow.leaving import TableStoppedError
 from canal_server.mirror.lake.lake_table import ADDED
 from canal_server.mirror.rows.copy_positions import latest
 from canal_server.mirror.state.lake_tables import NOWHERE, open_table, other_format
+from canal_server.mirror.state.other_mirrors import FOLDER, owner_of
 from canal_server.spark.options.offsets import version_of
 
 if TYPE_CHECKING:
@@ -30,14 +31,26 @@ def check_target(
     table: MirrorTable,
     position: RangePosition,
     channel: Channel,
+    copy_id: str,
 ) -> None:
-    """Raise if a foreign table would be replaced, or a log's order lost."""
+    """Raise if a foreign table would be replaced, or a log's order lost.
+
+    `copy_id` is the last copy of the table, empty before the first one.
+    """
     lake = open_table(settings, table)
     upto = lake.position()[0] if lake.exists() else 0
     if upto == NOWHERE:
         raise TableStoppedError(
             f"{lake} was not made by a mirror: move it away, or choose "
             "another folder (`to` of its rule), then run `canal-server mirror copy`"
+        )
+    owner = owner_of(settings, table, lake, copy_id) if upto else ""
+    if owner:
+        raise TableStoppedError(
+            f"{lake} is written by the mirror {owner}, which has the same lake: choose "
+            "another folder (`to` of its rule), or, if that mirror is not used any "
+            f"more, delete its folder {FOLDER}/{owner}; then run `canal-server mirror "
+            "copy`"
         )
     problem = other_format(settings, table)
     if problem:

@@ -355,7 +355,7 @@ class TableSync:
         table = self._plan(state, columns)
         rule = self._rule(state.source)
         self._check_hidden(state, columns, position, channel)
-        check_target(self._settings, table, position, channel)
+        check_target(self._settings, table, position, channel, state.copy_id)
         before = open_table(self._settings, table).arrow_schema()
         if before is not None:
             warn_of_ends(table, before, copy_schema(table))

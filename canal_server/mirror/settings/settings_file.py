@@ -265,6 +265,10 @@ def _check_catalog(
             f"{lake.path}: pyiceberg cannot write there: choose format delta, or "
             "another store",
         )
+    if lake.catalog and not {"type", "py-catalog-impl"} & dict(lake.catalog).keys():
+        section.problem(
+            "catalog", "has no type: write {type: rest, uri: …}", hidden=True
+        )
     if has_iceberg and not lake.is_local and not lake.catalog:
         section.problem(
             "catalog",

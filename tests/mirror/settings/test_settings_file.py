@@ -128,6 +128,17 @@ def test_the_catalog_of_iceberg_tables():
     assert "secret-9" not in repr(settings)
 
 
+def test_a_catalog_without_a_type():
+    """It is refused: pyiceberg would guess it, and shows the address if it cannot."""
+    catalog = "{uri: 'mysql://u:${A}@h/db'}"
+    text = SMALL.replace(
+        "{path: /lake}", f"{{path: /lake, format: iceberg, catalog: {catalog}}}"
+    )
+    (problem,) = problems_of(text, A="secret-9")
+    assert "lake.catalog = (hidden): has no type" in problem
+    assert "secret-9" not in problem
+
+
 def test_where_iceberg_tables_need_a_catalog():
     """In an object store, as nothing else keeps two writers apart."""
     for path, needs in (("/lake", False), ("s3://lake", True)):

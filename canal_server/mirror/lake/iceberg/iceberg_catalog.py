@@ -346,7 +346,9 @@ def _appear(source: Path, target: Path) -> None:
     try:
         target.hardlink_to(source)
     except FileExistsError:
-        raise
+        # A network file system may repeat a request whose answer was lost.
+        if not target.samefile(source):
+            raise
     except OSError as error:
         if error.errno not in _UNLINKED:
             raise

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyiceberg.exceptions import (
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TRIES: Final = 5  # of a commit that conflicts with another writer's
+_KNOWN: Final = ("type", "warehouse")  # options whose values may be shown
 
 
 class Versions:
@@ -128,7 +130,22 @@ class Versions:
 
     @contextmanager
     def as_lake_error(self, what: str) -> Iterator[None]:
-        """Raise LakeError with the table's name for errors of the lake."""
+        """Raise LakeError with the table's name for errors of the lake.
+
+        Its text has no value of the catalog's options: any may be a secret, or have one
+        in it.
+        """
+        try:
+            with self._as_lake_error(what):
+                yield
+        except LakeError as error:
+            shown = without_values(str(error), self.options)
+            if shown == str(error):
+                raise
+            raise type(error)(shown) from None
+
+    @contextmanager
+    def _as_lake_error(self, what: str) -> Iterator[None]:
         try:
             yield
         except LakeError as error:
@@ -157,6 +174,18 @@ class Versions:
 
     def __str__(self) -> str:
         return f"the lake's table {self.target} ({self.path})"
+
+
+def without_values(text: str, options: Mapping[str, str]) -> str:
+    """Return a text without the values of options that may be, or have, a secret."""
+    values = {each for key, each in options.items() if key not in _KNOWN}
+    for value in tuple(values):
+        with suppress(ValueError):
+            parts = urlsplit(value)
+            values |= {parts.password or "", parts.query}
+    for value in sorted(filter(None, values), key=len, reverse=True):
+        text = text.replace(value, "…")
+    return text
 
 
 def tried(commit: Callable[[], T]) -> T:

@@ -9,7 +9,7 @@ from canal_server.mirror.follow.leaving import TableStoppedError
 from canal_server.mirror.lake.lake_table import ADDED
 from canal_server.mirror.rows.copy_positions import latest
 from canal_server.mirror.state.lake_tables import NOWHERE, open_table, other_format
-from canal_server.mirror.state.other_mirrors import FOLDER, owner_of
+from canal_server.mirror.state.other_mirrors import owned_by_other
 from canal_server.spark.options.offsets import version_of
 
 if TYPE_CHECKING:
@@ -44,15 +44,8 @@ def check_target(
             f"{lake} was not made by a mirror: move it away, or choose "
             "another folder (`to` of its rule), then run `canal-server mirror copy`"
         )
-    owner = owner_of(settings, table, lake, copy_id) if upto else ""
-    if owner:
-        raise TableStoppedError(
-            f"{lake} is written by the mirror {owner}, which has the same lake: choose "
-            "another folder (`to` of its rule), or, if that mirror is not used any "
-            f"more, delete its folder {FOLDER}/{owner}; then run `canal-server mirror "
-            "copy`"
-        )
-    problem = other_format(settings, table)
+    problem = owned_by_other(settings, table, lake, copy_id)
+    problem = problem or other_format(settings, table)
     if problem:
         raise TableStoppedError(f"{problem}, then run `canal-server mirror copy`")
     # Data in a table is replaced; data in a log stays.

@@ -25,7 +25,8 @@ from canal_server.mirror.settings.selected_tables import (
     survey,
     target_of,
 )
-from canal_server.mirror.state.lake_tables import other_format
+from canal_server.mirror.state.lake_tables import open_table, other_format
+from canal_server.mirror.state.other_mirrors import owned_by_other
 from canal_server.mirror.state.state import States
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
@@ -236,8 +237,13 @@ def _look_at_lake(found: DryRun) -> None:
     try:
         _check_folder(found)
         _keep_folders(found)
+        states = States(open_folder(found.settings.lake, found.settings.folder))
         for each in found.tables:
-            problem = other_format(found.settings, each.table)
+            lake = open_table(found.settings, each.table)
+            state = states.read(each.table.source)
+            copy_id = "" if state is None else state.copy_id
+            problem = owned_by_other(found.settings, each.table, lake, copy_id)
+            problem = problem or other_format(found.settings, each.table)
             if problem:
                 found.problems.append(f"table {each.table.source}: {problem}")
     except LakeError as error:

@@ -19,15 +19,28 @@ if TYPE_CHECKING:
 FOLDER = "_mirror"  # of the lake; each mirror has one of its own below it
 
 
-def owner_of(
+def owned_by_other(
     settings: MirrorSettings, table: MirrorTable, lake: LakeTable, copy_id: str
 ) -> str:
-    """Return the other mirror whose copy a table of the lake is, "" if there is none.
+    """Return why a table of the lake cannot be replaced: another mirror writes it.
 
-    `copy_id` is the last copy of this mirror: if it is there, nobody else is asked.
-    Raises LakeError.
+    Empty if none does. `copy_id` is the last copy of this mirror: if it is there, no
+    other one is looked at. Raises LakeError.
     """
-    if copy_id and lake.applied(copy_id) != NOWHERE:
+    owner = _owner_of(settings, table, lake, copy_id)
+    if not owner:
+        return ""
+    return (
+        f"{lake} is written by the mirror {owner}, which has the same lake: choose "
+        "another folder (`to` of its rule), or, if that mirror is not used any more, "
+        f"delete its folder {FOLDER}/{owner}"
+    )
+
+
+def _owner_of(
+    settings: MirrorSettings, table: MirrorTable, lake: LakeTable, copy_id: str
+) -> str:
+    if not lake.exists() or (copy_id and lake.applied(copy_id) != NOWHERE):
         return ""
     for mirror, state in _states(settings, table):
         if (

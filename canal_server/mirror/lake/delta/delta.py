@@ -372,6 +372,14 @@ class DeltaLakeTable:
             delta, upto = self._published(copy_id), received.rows.upto
             if delta_log.applied(delta, copy_id) >= upto:
                 return 0
+            chosen = properties.statistics_columns(delta.metadata().configuration)
+            schema = pa.schema(delta.schema().to_arrow())
+            wide = properties.too_wide_in_any(
+                received.rows.tables, schema, chosen or ()
+            )
+            if chosen and wide:
+                # As in a merge: readers would skip files by wrong statistics.
+                self._set_statistics(delta, [n for n in chosen if n not in wide])
             commit = delta_log.commit(copy_id, upto, note, is_exchange=True)
             return replace_rows(delta, received, self._layout, commit)
 

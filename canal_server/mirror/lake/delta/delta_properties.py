@@ -18,7 +18,7 @@ from canal_server.mirror.lake.file_bounds import quoted
 from canal_server.mirror.lake.lake_table import DELETED, HASH, ROW
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from canal_server.mirror.settings.table_values import CopiedFile
 
@@ -124,6 +124,24 @@ def too_wide(rows: pa.Table, names: Iterable[str]) -> set[str]:
             ends = pc.min_max(rows[name]).as_py()
             if any(v is not None and abs(v) >= _WHOLE_MAX for v in ends.values()):
                 found.add(name)
+    return found
+
+
+def too_wide_in_any(
+    tables: Callable[[], Iterable[pa.Table]], schema: pa.Schema, names: Iterable[str]
+) -> set[str]:
+    """Return the same for many rows; `tables` is called if any column can have it."""
+    asked = [
+        name
+        for name in names
+        if name in schema.names
+        and _is_whole(kind := schema.field(name).type)
+        and not _is_true(kind)
+    ]
+    found: set[str] = set()
+    if asked:
+        for rows in tables():
+            found |= too_wide(rows, asked)
     return found
 
 

@@ -46,7 +46,7 @@ def test_a_link_whose_answer_is_lost(
     rows = LakeRows(lake_table(columns, ("id",), form="iceberg"), rng)
     rows.random_changes(30)
     table = published(tmp_path, rows)
-    link, lost = Path.hardlink_to, []
+    link, lost = Path.hardlink_to, list[Path]()
 
     def link_twice(self: Path, target: Path) -> None:
         link(self, target)

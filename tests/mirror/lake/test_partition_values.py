@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,7 +24,9 @@ from parted_lake import (
 
 from canal_server.mirror.copy import copy_files
 from canal_server.mirror.lake import masks
+from canal_server.mirror.lake.lake_table import UnlikeError
 from canal_server.mirror.lake.row_keys import ManyPartitionsError
+from canal_server.mirror.lake.steps import WidenColumn
 from canal_server.mirror.verify.verify_rows import RowForm
 
 if TYPE_CHECKING:
@@ -124,6 +127,54 @@ def test_another_rule(
     assert copied(tmp_path, rows, copy)[1] == (1, 0)
     changes = [rows.put("update_postimage", row_of(rng, 6))]
     lake.apply(copy, rows.as_changes(changes), rows.seq + 1, {})
+    check(lake, rows)
+
+
+@pytest.mark.parametrize("by", ["tenant", "bucket(4, tenant)"])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("int unsigned", "bigint unsigned"),
+        ("int", "varchar(20)"),
+        ("varchar(20)", "int"),
+    ],
+)
+def test_a_partition_of_another_type(
+    tmp_path: Path, rng: random.Random, form: str, by: str, kinds: tuple[str, str]
+) -> None:
+    """A copy with another type of the partition's column keeps the table."""
+
+    def rows_with(kind: str, seq: int) -> LakeRows:
+        columns = [("id", "int"), ("tenant", kind), ("v", "varchar(20)")]
+        rows = LakeRows(parted(by, form, columns=columns), rng, seq)
+        type_of = {"varchar(20)": str, "bigint unsigned": Decimal}.get(kind, int)
+        for number in range(20):
+            tenant = type_of(number % 3)
+            rows.put("insert", {"id": number, "tenant": tenant, "v": "a"})
+        return rows
+
+    copied(tmp_path, rows_with(kinds[0], 100))
+    known = identity(tmp_path, form)
+    rows, copy = rows_with(kinds[1], 1000), unique()
+    lake, _ = copied(tmp_path, rows, copy)
+    check(lake, rows)
+    assert identity(tmp_path, form) == known
+    row = {"id": 3, "tenant": rows.rows[(4,)]["tenant"], "v": "b"}
+    changes = [rows.put("update_postimage", row)]
+    lake.apply(copy, rows.as_changes(changes), rows.seq + 1, {})
+    check(lake, rows)
+
+
+def test_a_type_that_is_another_column(tmp_path: Path, rng: random.Random) -> None:
+    """An Iceberg table is copied again: its rows need partitions of the new column."""
+    columns = [("id", "int"), ("tenant", "int unsigned")]
+    rows = LakeRows(parted("tenant", "iceberg", columns=columns), rng)
+    rows.put("insert", {"id": 1, "tenant": 7})
+    lake, copy = copied(tmp_path, rows)[0], COPY
+    with pytest.raises(UnlikeError, match="partition tenant"):
+        lake.evolve(
+            copy, [WidenColumn("tenant", "bigint unsigned", "")], rows.seq + 2, {}
+        )
     check(lake, rows)
 
 

@@ -54,6 +54,7 @@ from canal_server.mirror.lake.lake_table import (
     Applied,
     Compacted,
     Size,
+    UnlikeError,
     UnusableTableError,
     as_in_lake,
 )
@@ -299,6 +300,13 @@ class IcebergLakeTable:
             before = current_columns(table)
             reshape = Reshape(arrow_schema(before), steps)
             plan = reshaped(before, table.metadata.last_column_id, reshape, steps)
+            left = {each.id for each in plan.columns}
+            for field in table.metadata.spec().fields:
+                if field.source_id not in left:
+                    raise UnlikeError(
+                        f"partition {field.name} is of a column whose new type is "
+                        "another column for Iceberg, so all rows get new partitions"
+                    )
             with writing(table, self._table, plan.columns) as writer:
                 change = Change(columns=plan.columns, keeps_rows=True)
                 if plan.rewrites or self._table.is_keyless:

@@ -350,7 +350,7 @@ class Commit:
     ) -> Snapshot:
         parent = self._metadata.current_snapshot()
         parent_id = None if parent is None else parent.snapshot_id
-        manifests, removed = self._kept(change.removed, schema)
+        manifests, removed = self._kept(change.removed)
         if change.added:
             spec = change.spec or self._metadata.spec()
             manifests.insert(0, self._added(change.added, schema, spec))
@@ -379,9 +379,7 @@ class Commit:
                 writer.add(_entry(each, self._id))
         return writer.to_manifest_file()
 
-    def _kept(
-        self, removed: set[str], schema: Schema
-    ) -> tuple[list[ManifestFile], list[DataFile]]:
+    def _kept(self, removed: set[str]) -> tuple[list[ManifestFile], list[DataFile]]:
         """Return the manifests of the other files, and the removed files."""
         kept: list[tuple[ManifestFile, list[ManifestEntry]]] = []
         touched: list[tuple[list[ManifestEntry], list[ManifestEntry]]] = []
@@ -405,20 +403,19 @@ class Commit:
         group: list[tuple[list[ManifestEntry], list[ManifestEntry]]] = []
         for each in pending:
             if group and room < len(each[0]):
-                found.append(self._again(group, schema))
+                found.append(self._again(group))
                 group, room = [], ENTRIES_MAX
             group.append(each)
             room -= len(each[0])
         if group:
-            found.append(self._again(group, schema))
+            found.append(self._again(group))
         return found, dropped
 
     def _again(
-        self,
-        parts: Sequence[tuple[list[ManifestEntry], list[ManifestEntry]]],
-        schema: Schema,
+        self, parts: Sequence[tuple[list[ManifestEntry], list[ManifestEntry]]]
     ) -> ManifestFile:
-        with self._manifest(schema, self._metadata.spec()) as writer:
+        # Their spec may name columns that the table does not have after this commit.
+        with self._manifest(self._metadata.schema(), self._metadata.spec()) as writer:
             for stay, away in parts:
                 for each in stay:
                     writer.existing(each)

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from fix_lake import COPY, LakeRows, lake_table, published
 
 from canal_server.mirror.lake.conditions import Among, Interval
-from canal_server.mirror.lake.exchange.given_rows import ReceivedRows
+from canal_server.mirror.lake.exchange.given_rows import ExchangeTable, ReceivedRows
 from canal_server.mirror.lake.file_stats import FileStats
 
 if TYPE_CHECKING:
@@ -50,7 +50,11 @@ def test_numbers_beyond_64_bits(
             rows.put("insert", {"id": Decimal(number), "v": str(number)})
         tables.append(published(tmp_path / name, rows))
     parts, other = tables
-    kind = lake_schema_of(parts).field("id").type
+    assert isinstance(parts, ExchangeTable)
+    assert isinstance(other, ExchangeTable)
+    schema = parts.arrow_schema()
+    assert schema is not None
+    kind = schema.field("id").type
     where = Among("id", kind, (Interval(Decimal(10), None),))
     given = other.given(COPY, None, 10_000)
     assert given is not None
@@ -60,10 +64,3 @@ def test_numbers_beyond_64_bits(
     found = lake.to_table(filter=ds.field("id") >= least)
     assert sorted(int(each) for each in found["id"].to_pylist()) == LARGE
     assert lake.count_rows() == len(LARGE) + 2
-
-
-def lake_schema_of(table: fix_lake.LakeTable) -> pa.Schema:
-    """Return the schema of a table that exists."""
-    found = table.arrow_schema()
-    assert found is not None
-    return found

@@ -269,6 +269,13 @@ TABLE_STOPS: Final = (
         remedy="`mirror copy` when they are done.",
     ),
     Note(
+        fragments=("is written by the mirror …, which has the same lake",),
+        meaning="Another mirror of this lake has a table with the same folder, for"
+        " example of a source that has the same schema name.",
+        remedy="Set another `to`. If that mirror is not used any more, delete its"
+        " folder below `_mirror`. Then `mirror copy`.",
+    ),
+    Note(
         fragments=("was not made by a mirror",),
         meaning="The folder of the table in the lake has a Delta or Iceberg table of"
         " somebody else, which is not replaced.",

@@ -56,12 +56,12 @@ class StartTurns:
                 self._wake_first()
 
     def _begin(self) -> None:
-        first = threading.Event()  # set when this thread is to look again
+        call = threading.Event()  # set when this thread is to look again
         with self._lock:
-            self._waiting.append(first)
+            self._waiting.append(call)
         while True:
             with self._lock:
-                is_first = self._waiting[0] is first
+                is_first = self._waiting[0] is call
                 left_s = self._left_s() if is_first else None
                 if left_s == 0:
                     self._waiting.popleft()
@@ -69,9 +69,9 @@ class StartTurns:
                     self._ends_s[threading.get_ident()] = ends_s
                     self._wake_first()
                     return
-                first.clear()
-            # Only the first one looks at the clock: the others sleep until it is gone.
-            first.wait(left_s)
+                call.clear()
+            # Only the first one looks at the clock: the others sleep until they are it.
+            call.wait(left_s)
 
     def _left_s(self) -> float:
         """Return the time until a turn is free, 0: now."""

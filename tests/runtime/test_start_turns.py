@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,13 @@ class Threads:
         thread.start()
         self._stack.callback(thread.join, LIMIT_S)
         return thread
+
+
+def await_asked(turns: StartTurns, number: int) -> None:
+    """Wait until so many threads have asked for a turn and have none."""
+    ends_s = time.monotonic() + LIMIT_S
+    while len(turns._waiting) < number:
+        assert time.monotonic() < ends_s
 
 
 def test_at_most_so_many_at_a_time() -> None:
@@ -70,8 +78,7 @@ def test_order() -> None:
         with turns.turn():
             for number in range(20):
                 threads.start(lambda number=number: take(number))  # type: ignore[misc]
-                while len(turns._waiting) <= number:  # until it asked
-                    pass
+                await_asked(turns, number + 1)
     assert got == list(range(20))
 
 
@@ -118,8 +125,7 @@ def test_ended_early() -> None:
             assert second.wait(LIMIT_S)
         # The end of the context must not have ended the turn of the other thread.
         third = threads.start(take)
-        while not turns._waiting:  # until it asked
-            pass
+        await_asked(turns, 1)
         assert third.is_alive()
         assert len(turns._ends_s) == 1
         release.set()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.copy.copying import Copied
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
     from canal_server.mirror.settings.table_values import MirrorTable
-    from canal_server.mirror.state.lake_tables import Applied
+    from canal_server.mirror.state.lake_tables import Applied, LakeTable
     from canal_server.mirror.state.state import TableState
     from canal_server.spark.options.servers import Channel
 
@@ -44,8 +44,8 @@ def check_target(
             f"{lake} was not made by a mirror: move it away, or choose "
             "another folder (`to` of its rule), then run `canal-server mirror copy`"
         )
-    problem = owned_by_other(settings, table, lake, copy_id)
-    problem = problem or other_format(settings, table)
+    check_owner(settings, table, lake, copy_id)
+    problem = other_format(settings, table)
     if problem:
         raise TableStoppedError(f"{problem}, then run `canal-server mirror copy`")
     # Data in a table is replaced; data in a log stays.
@@ -60,6 +60,18 @@ def check_target(
             "the log away, or choose another folder (`to` of its rule), then run "
             "`canal-server mirror copy`"
         )
+
+
+def check_owner(
+    settings: MirrorSettings, table: MirrorTable, lake: LakeTable, copy_id: str
+) -> None:
+    """Raise if another mirror of the lake has written the table.
+
+    When a copy starts, and again before it is published: two first copies may overlap.
+    """
+    problem = owned_by_other(settings, table, lake, copy_id)
+    if problem:
+        raise TableStoppedError(f"{problem}, then run `canal-server mirror copy`")
 
 
 def kept_columns(schema: pa.Schema, table: MirrorTable) -> tuple[str, ...]:

@@ -236,11 +236,12 @@ def _compared(
 def _look_at_lake(found: DryRun) -> None:
     try:
         _check_folder(found)
-        _keep_folders(found)
-        states = States(open_folder(found.settings.lake, found.settings.folder))
+        folder = open_folder(found.settings.lake, found.settings.folder)
+        states = States(folder).read_all()
+        _keep_folders(found, states)
         for each in found.tables:
             lake = open_table(found.settings, each.table)
-            state = states.read(each.table.source)
+            state = states.get(each.table.source)
             copy_id = "" if state is None else state.copy_id
             problem = owned_by_other(found.settings, each.table, lake, copy_id)
             problem = problem or other_format(found.settings, each.table)
@@ -250,12 +251,10 @@ def _look_at_lake(found: DryRun) -> None:
         found.problems.append(f"lake: {error}")
 
 
-def _keep_folders(found: DryRun) -> None:
+def _keep_folders(found: DryRun, states: Mapping[TableName, TableState]) -> None:
     """Show tables in the folders that they have so far, if they keep them."""
-    settings = found.settings
-    states = States(open_folder(settings.lake, settings.folder)).read_all()
     found.tables = tuple(
-        _in_its_folder(each, states, settings) for each in found.tables
+        _in_its_folder(each, states, found.settings) for each in found.tables
     )
 
 

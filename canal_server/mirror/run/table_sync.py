@@ -48,6 +48,7 @@ from canal_server.mirror.lake.row_keys import UnfitRowsError
 from canal_server.mirror.rows.copy_positions import OLD_S, latest, start_position
 from canal_server.mirror.run import replacements
 from canal_server.mirror.run.copy_target import (
+    check_owner,
     check_target,
     kept_columns,
     log_copied,
@@ -204,6 +205,7 @@ class TableSync:
                 return state
             if table.is_keyless:
                 self._check_columns_at(state, copied.position)
+            check_owner(self._settings, table, lake, state.copy_id)
             note = note_of(copied.position, destination)
             at = version_of(copied.position)
             done = lake.publish(

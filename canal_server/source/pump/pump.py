@@ -488,7 +488,7 @@ class Pump:
 
     def _log_begin(self, info: ServerInfo, position: StartPosition) -> None:
         """Report that the source accepted the dump."""
-        STARTS.end()  # the rest of the session is for as long as it lasts
+        STARTS.end()  # reading needs none, and lasts
         self.status.reads()
         _log.info(
             "destination %s reads %s from %s", self._config.destination, info, position

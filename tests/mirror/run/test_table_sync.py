@@ -171,6 +171,40 @@ def test_rows_that_cannot_be_read(
     assert found.message == f"the table changed while it was copied ({problem})"
 
 
+class Overtaken(CopyJob):
+    """Copies an empty table, while another mirror publishes its own copy of it."""
+
+    folder: Path
+
+    def run(self, *_: object) -> Copied:
+        """Publish as the other mirror."""
+        other = read(TEXT.replace("name: shop", "name: east"), str(self.folder), {})
+        table = mirror_table(T, NOW, other)
+        open_table(other, table).publish("c-east", lake_schema(table), [], 5, {})
+        States(open_folder(other.lake, other.folder)).write(
+            TableState(T, table.target, Phase.FOLLOWING, "c-east")
+        )
+        return Copied([], RangePosition(1, "binlog.000007", 4), lake_schema(table), 0)
+
+
+def test_first_copies_that_overlap(tmp_path: Path, source: pytest.MonkeyPatch) -> None:
+    """The mirror that is later leaves the table to the other, with its rows."""
+    source.setattr(table_sync, "columns_at", lambda *_: NOW)
+    source.setattr(table_sync, "CopyJob", Overtaken)
+    source.setattr(Overtaken, "folder", tmp_path / "m.yml", raising=False)
+    work, store, _ = work_in(tmp_path)
+    position = RangePosition(1, "binlog.000007", 4)
+    state = TableState(T, "shop/t", Phase.COPYING, "c", position=position, columns=NOW)
+    work.sync(store.write(state))
+    found = store.read(T)
+    assert found is not None
+    assert found.phase is Phase.STOPPED
+    assert "is written by the mirror east" in found.message
+    settings = settings_in(tmp_path)
+    lake = open_table(settings, mirror_table(T, NOW, settings))
+    assert lake.applied("c-east") == 5
+
+
 def test_copies_in_a_row_are_counted(tmp_path) -> None:
     """A table that is outrun all the time is stopped, after so many copies."""
     work, store, _ = work_in(tmp_path, Outrun)

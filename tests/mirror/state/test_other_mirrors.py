@@ -57,7 +57,7 @@ class Mirror:
 @pytest.mark.parametrize("form", ["delta", "iceberg"])
 @pytest.mark.parametrize("source", ["orders", "orders_2"])
 def test_another_mirrors_table(tmp_path: Path, form: str, source: str) -> None:
-    """It is refused with the mirror's name, until that mirror has gone."""
+    """It is refused with the mirror's name, until that mirror's folder is deleted."""
     east = Mirror(tmp_path, "east", "orders", form)
     west = Mirror(tmp_path, "west", source, form)
     east.publish("c-east")

@@ -48,7 +48,7 @@ from canal_server.mirror.lake.lake_table import (
 from canal_server.mirror.lake.reshape import Reshape, are_alike
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from deltalake import CommitProperties
 
@@ -372,14 +372,8 @@ class DeltaLakeTable:
             delta, upto = self._published(copy_id), received.rows.upto
             if delta_log.applied(delta, copy_id) >= upto:
                 return 0
-            chosen = properties.statistics_columns(delta.metadata().configuration)
             schema = pa.schema(delta.schema().to_arrow())
-            wide = properties.too_wide_in_any(
-                received.rows.tables, schema, chosen or ()
-            )
-            if chosen and wide:
-                # As in a merge: readers would skip files by wrong statistics.
-                self._set_statistics(delta, [n for n in chosen if n not in wide])
+            self._leave_out_statistics(delta, schema, received.rows.tables)
             commit = delta_log.commit(copy_id, upto, note, is_exchange=True)
             return replace_rows(delta, received, self._layout, commit)
 
@@ -516,10 +510,7 @@ class DeltaLakeTable:
     def _merged(
         self, delta: DeltaTable, new: pa.Table, commit: CommitProperties
     ) -> Applied:
-        chosen = properties.statistics_columns(delta.metadata().configuration)
-        if chosen and (wide := properties.too_wide(new, chosen)):
-            # Before they are written, as a merge would rely on wrong statistics.
-            self._set_statistics(delta, [name for name in chosen if name not in wide])
+        self._leave_out_statistics(delta, new.schema, lambda: [new])
         if self._table.is_keyless:
             return delta_changes.count(delta, new, self._layout, commit)
         return delta_changes.merge(delta, new, self._key, self._layout, commit)
@@ -543,6 +534,21 @@ class DeltaLakeTable:
         then += [name for name in chosen if name not in after.names]
         if then != chosen:
             self._set_statistics(delta, then)
+
+    def _leave_out_statistics(
+        self,
+        delta: DeltaTable,
+        schema: pa.Schema,
+        tables: Callable[[], Iterable[pa.Table]],
+    ) -> None:
+        """Leave out columns whose statistics rows would make wrong.
+
+        Before these are written: merges and readers rely on them.
+        """
+        chosen = properties.statistics_columns(delta.metadata().configuration)
+        wide = properties.too_wide(tables, schema, chosen or ())
+        if chosen and wide:
+            self._set_statistics(delta, [name for name in chosen if name not in wide])
 
     def _set_statistics(self, delta: DeltaTable, names: Sequence[str]) -> None:
         """Choose the columns with statistics in new files."""

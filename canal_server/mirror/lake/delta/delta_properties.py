@@ -113,24 +113,13 @@ def text_of(names: Iterable[str]) -> str:
     return ",".join(quoted(name) for name in names)
 
 
-def too_wide(rows: pa.Table, names: Iterable[str]) -> set[str]:
-    """Return the numeric columns whose statistics would be wrong."""
-    found = set()
-    for name in names:
-        if name not in rows.column_names:
-            continue
-        kind = rows.schema.field(name).type
-        if _is_whole(kind) and not _is_true(kind) and len(rows):
-            ends = pc.min_max(rows[name]).as_py()
-            if any(v is not None and abs(v) >= _WHOLE_MAX for v in ends.values()):
-                found.add(name)
-    return found
-
-
-def too_wide_in_any(
+def too_wide(
     tables: Callable[[], Iterable[pa.Table]], schema: pa.Schema, names: Iterable[str]
 ) -> set[str]:
-    """Return the same for many rows; `tables` is called if any column can have it."""
+    """Return the numeric columns whose statistics would be wrong.
+
+    `tables` has the rows, and is called only if a type has such values.
+    """
     asked = [
         name
         for name in names
@@ -139,9 +128,11 @@ def too_wide_in_any(
         and not _is_true(kind)
     ]
     found: set[str] = set()
-    if asked:
-        for rows in tables():
-            found |= too_wide(rows, asked)
+    for rows in tables() if asked else ():
+        for name in asked:
+            ends = pc.min_max(rows[name]).as_py()
+            if any(v is not None and abs(v) >= _WHOLE_MAX for v in ends.values()):
+                found.add(name)
     return found
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TRIES: Final = 5  # of a commit that conflicts with another writer's
-_KNOWN: Final = ("type", "warehouse")  # options whose values may be shown
+_SHOWN: Final = ("type", "warehouse")  # options whose values are no secrets
 
 
 class Versions:
@@ -178,7 +178,7 @@ class Versions:
 
 def without_values(text: str, options: Mapping[str, str]) -> str:
     """Return a text without the values of options that may be, or have, a secret."""
-    values = {each for key, each in options.items() if key not in _KNOWN}
+    values = {each for key, each in options.items() if key not in _SHOWN}
     for value in tuple(values):
         with suppress(ValueError):
             parts = urlsplit(value)

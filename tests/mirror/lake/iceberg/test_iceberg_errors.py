@@ -1,4 +1,4 @@
-"""What a mirror tells of a catalog that fails, and a file system that forgets."""
+"""Errors of a catalog show no secrets, and a request that was repeated is none."""
 
 from __future__ import annotations
 

@@ -132,20 +132,23 @@ class Mirror:
 
     def run(self) -> None:
         """Mirror until the end. Raises CanalError for what a person must repair."""
-        with Lease(self._folder) as lease, self._watching:
+        lease = Lease(self._folder, on_lost=self._stop.request)
+        with lease, self._watching:
             self._report.metrics_port = self._watching.port
             for warning in path_warnings(self._settings):
                 mirror_run_messages.MIRROR_PATH_DOUBTFUL.log(log, warning)
             try:
                 self._counts.resume(read_status(self._folder))
                 self._run(lease)
+                if lease.lost is not None:  # which has requested the stop
+                    raise lease.lost
                 self._check_done()
             except CanalError as error:
                 self._report.end(str(error))
                 raise
 
     def _run(self, lease: Lease) -> None:
-        selected = self._await_source(lease)
+        selected = self._await_source()
         if selected is None:
             return
         self._keys.begin(selected.hidden_keys)
@@ -214,7 +217,7 @@ class Mirror:
         if self._ending is not None and not self._is_done:
             raise CanalError(INTERRUPTED)
 
-    def _await_source(self, lease: Lease) -> Selected | None:
+    def _await_source(self) -> Selected | None:
         """Return what the servers report; None when a stop is requested first.
 
         A mirror that has copied tables waits for its source, as it does while it runs;
@@ -238,7 +241,6 @@ class Mirror:
                     self._ending.failed(error)
                 if self._stop.wait(pause_s):
                     return None
-                lease.renew()
 
     def _found(self, known: Mapping[TableName, TableState]) -> Selected | None:
         """Return what the servers report; None when a stop is requested first."""
@@ -295,7 +297,7 @@ class Mirror:
                 self._look_at(query)
                 upkeep.run_next()
                 is_comparing = self._compares(verifying, query)
-                lease.renew()
+                lease.check()
                 if self._ending is None:
                     pass
                 elif self._ends(query, self._ending) and not is_comparing:

@@ -1,9 +1,10 @@
 """The right to write into a mirror's part of the lake; one process holds it at a time.
 
 On a file system it is a lock, which ends with its process. An object store has no
-locks: there it is a file with a time, which its owner rewrites at intervals; another
-process takes over a file that is too old. Two that do so at once find out by reading
-the file back; what slips through fails at the tables' own transactions.
+locks: there it is a file with a time, which a thread of its owner rewrites at
+intervals, whatever else that process is busy with; another process takes over a file
+that is too old. Two that do so at once find out by reading the file back; what slips
+through fails at the tables' own transactions.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 FILE: Final = "lock.json"
 LASTS_S: Final = 60.0  # until it expires without renewal, in an object store
+RENEWED_S: Final = 10.0  # how often it is renewed there
 SETTLES_S: Final = 2.0  # until a read returns the last write
 TRIES: Final = 5  # at a lock that another process may only inspect
 TRY_S: Final = 0.1
@@ -42,13 +44,26 @@ class Lease:
         folder: Folder,
         now: Callable[[], float] = time.time,
         wait: Callable[[float], object] = time.sleep,
+        *,
+        renewed_s: float = RENEWED_S,
+        on_lost: Callable[[], object] = lambda: None,
     ) -> None:
-        """Set the mirror's own folder; nothing is locked yet."""
+        """Set the mirror's own folder; nothing is locked yet.
+
+        `on_lost` is called once, in the thread that renews the lease, when another
+        process has taken it over.
+        """
         self._folder = folder
         self._now = now
         self._wait = wait
         self._token = uuid.uuid4().hex
         self._file: Any = None
+        self._renewed_s = renewed_s
+        self._on_lost = on_lost
+        self._released = threading.Event()
+        self._renewing: threading.Thread | None = None
+        self._failure: LakeError | None = None  # of the last renewal
+        self.lost: LeaseLost | None = None  # set once
 
     def acquire(self) -> None:
         """Acquire the lease. Raises LakeError, which names the owner, if it is held."""
@@ -64,11 +79,31 @@ class Lease:
         other = self._owner()
         if other is None or other.get("token") != self._token:
             self._refuse(other or {})
+        self._released.clear()
+        self._renewing = threading.Thread(
+            target=self._renew_until_released, name="lease", daemon=True
+        )
+        self._renewing.start()
 
-    def renew(self) -> None:
-        """Renew the lease. Raises LeaseLost if another process holds it."""
-        if self._file is not None:
-            return
+    def check(self) -> None:
+        """Raise LakeError if the last renewal failed."""
+        if self._failure is not None:
+            raise LakeError(str(self._failure)) from self._failure
+
+    def _renew_until_released(self) -> None:
+        while not self._released.wait(self._renewed_s):
+            try:
+                self._renew()
+            except LeaseLost as error:
+                self.lost = error
+                self._on_lost()
+                return
+            except LakeError as error:
+                self._failure = error  # the store may be back at the next renewal
+            else:
+                self._failure = None
+
+    def _renew(self) -> None:
         other = self._owner()
         if other is not None and other.get("token") != self._token:
             raise LeaseLost(
@@ -82,6 +117,10 @@ class Lease:
             self._file.close()
             self._file = None
             return
+        self._released.set()
+        if self._renewing is not None:
+            self._renewing.join()  # it would write the file again
+            self._renewing = None
         other = self._owner()
         if other is not None and other.get("token") == self._token:
             self._folder.delete(FILE)
@@ -145,10 +184,13 @@ class Lease:
         return _is_alive(other, self._now())
 
     def _refuse(self, other: dict[str, Any]) -> None:
-        raise LakeError(
+        text = (
             f"this mirror is already running: {_owner_text(other)} holds "
             f"{self._folder}/{FILE}; stop it first, or give this mirror another name"
         )
+        if self._folder.local_path is None:
+            text += f"; if it was killed, start this one {LASTS_S:.0f} seconds later"
+        raise LakeError(text)
 
 
 def _open_no_link(path: str, flags: int) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import pickle
 import signal
+import threading
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +16,7 @@ import pytest
 from pyarrow import fs
 
 from canal_server.client.range_client import RangePosition
-from canal_server.errors import LakeError, LeaseLost
+from canal_server.errors import LakeError
 from canal_server.mirror.lake.lake_storage import Folder, open_folder
 from canal_server.mirror.lake.stores.object_stores import store_of
 from canal_server.mirror.settings.mirror_settings import LakeSettings
@@ -33,6 +36,7 @@ from canal_server.mirror.state.state import Phase, States, TableState
 from canal_server.model.columns_known import ColumnMeta
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 ODD = TableName("sh.op", "or/ders é")
@@ -192,12 +196,12 @@ def test_one_mirror_at_a_time(folder: Folder):
     """While the lease is held, another process learns the owner, and gets it later."""
     waited: list[float] = []
     with Lease(folder, wait=waited.append) as first:
-        first.renew()
+        first.check()
         with pytest.raises(LakeError, match=f"process {os.getpid()} on .*{FILE}"):
             Lease(folder, wait=waited.append).acquire()
     with Lease(folder, wait=waited.append):
         assert bool(waited) is (folder.local_path is None)
-    first.release()
+    first.release()  # does nothing
 
 
 def hold_lease(path: str, pipe) -> None:
@@ -253,8 +257,18 @@ def test_an_old_lease_is_taken_over(tmp_path: Path):
     inner = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
     folder = Folder(inner, "")
     clock = [1000.0]
-    old = Lease(folder, now=lambda: clock[0], wait=lambda _: None)
-    new = Lease(folder, now=lambda: clock[0], wait=lambda _: None)
+    lost = threading.Event()
+
+    def lease(renewed_s: float = 3600, wait=lambda _: None) -> Lease:
+        return Lease(
+            folder,
+            now=lambda: clock[0],
+            wait=wait,
+            renewed_s=renewed_s,
+            on_lost=lost.set,
+        )
+
+    old, new = lease(), lease()
     old.acquire()
     (file,) = tmp_path.iterdir()
     written = file.read_bytes()
@@ -263,18 +277,78 @@ def test_an_old_lease_is_taken_over(tmp_path: Path):
         new.acquire()
     clock[0] += 2
     new.acquire()
-
-    with pytest.raises(LeaseLost, match="was taken over by process"):
-        old.renew()
     old.release()
-    new.renew()
+    assert json.loads(file.read_bytes()) != json.loads(written)  # the new owner's
+
     # Another one acquired it at the same moment, and wrote last.
     clock[0] += LASTS_S + 1
-    third = Lease(
-        folder, now=lambda: clock[0], wait=lambda _: file.write_bytes(written)
-    )
-    with pytest.raises(LakeError):
-        third.acquire()
+    with pytest.raises(LakeError, match="; if it was killed, start this one 60 sec"):
+        lease(wait=lambda _: file.write_bytes(written)).acquire()
+
+    clock[0] += LASTS_S + 1
+    quick = lease(renewed_s=0.01)
+    quick.acquire()
+    assert not lost.is_set()
+    file.write_bytes(written)
+    assert lost.wait(60)
+    assert "was taken over by process" in str(quick.lost)
+    quick.release()
+    assert file.read_bytes() == written
+    new.release()
+
+
+def test_a_lease_is_renewed_by_itself(tmp_path: Path):
+    """In an object store, a process that is busy for long keeps the lease.
+
+    A renewal that fails is reported until one succeeds.
+    """
+
+    def put(path: str, content: bytes) -> None:  # as a whole
+        new = tmp_path / "new"
+        new.write_bytes(content)
+        new.replace(tmp_path / path.lstrip("/"))
+
+    inner = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    folder = Folder(inner, "", put=put)
+    clock = [1000.0]
+
+    def lease() -> Lease:
+        return Lease(folder, now=lambda: clock[0], wait=lambda _: None, renewed_s=0.01)
+
+    def renewed() -> bool:
+        return json.loads((tmp_path / FILE).read_bytes())["at"] == clock[0]
+
+    with lease() as busy:
+        for _ in range(3):
+            clock[0] += LASTS_S - 1
+            wait_until(renewed)
+            with pytest.raises(LakeError, match="this mirror is already running"):
+                lease().acquire()
+        busy.check()
+        (tmp_path / FILE).unlink()
+        (tmp_path / FILE).mkdir()
+        wait_until(lambda: failure_of(busy) is not None)
+        (tmp_path / FILE).rmdir()
+        wait_until(lambda: failure_of(busy) is None)
+        assert busy.lost is None
+    assert not (tmp_path / FILE).exists()
+
+
+def wait_until(look: Callable[[], bool]) -> None:
+    """Wait until something is so; fails after a minute."""
+    deadline = time.monotonic() + 60
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def failure_of(lease: Lease) -> str | None:
+    """Return why the last renewal failed."""
+    try:
+        lease.check()
+    except LakeError as error:
+        return str(error)
+    return None
 
 
 def test_positions_that_cannot_be(tmp_path: Path):

@@ -316,7 +316,7 @@ def test_a_lease_is_renewed_by_itself(tmp_path: Path):
         return Lease(folder, now=lambda: clock[0], wait=lambda _: None, renewed_s=0.01)
 
     def renewed() -> bool:
-        return json.loads((tmp_path / FILE).read_bytes())["at"] == clock[0]
+        return bool(json.loads((tmp_path / FILE).read_bytes())["at"] == clock[0])
 
     with lease() as busy:
         for _ in range(3):

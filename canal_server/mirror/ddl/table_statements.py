@@ -18,6 +18,8 @@ from canal_server.tablemeta.model.operations import (
     CreateLike,
     CreateTable,
     DropColumn,
+    DropDatabase,
+    DropTables,
     Options,
     RenameColumn,
     RenameTables,
@@ -136,6 +138,27 @@ def creates_empty(sql: str, table: TableName) -> bool:
         and not (isinstance(each, CreateTable) and each.is_open)
         for each in resolve(sql, Context(schema=table.schema))
     )
+
+
+def ends(sql: str, table: TableName, schema: str) -> bool:
+    """Check whether a statement certainly drops or renames the table, if it exists.
+
+    `schema` is the session's default schema.
+    """
+    for mariadb in (True, False):
+        for each in resolve(sql, Context(schema=schema, mariadb=mariadb)):
+            if isinstance(each, DropDatabase):
+                is_it = each.schema.lower() == table.schema.lower()
+            elif isinstance(each, DropTables):
+                kept = each.temporary or each.only_sequences
+                is_it = not kept and any(_is(table, name) for name in each.names)
+            elif isinstance(each, AlterTable | RenameTables):
+                is_it = any(_is(table, old) for old in _renamed_to(each).values())
+            else:
+                is_it = False
+            if is_it:
+                return True
+    return False
 
 
 def _add_operation(

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConfigError
-from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.lake.stores.object_stores import store_of
 from canal_server.mirror.report.engine_dialects import (
     CannotReadError,
@@ -19,8 +18,9 @@ from canal_server.mirror.report.engine_dialects import (
 )
 from canal_server.mirror.report.union_columns import MIRROR, TABLE, union_columns
 from canal_server.mirror.settings.table_values import MirrorTable
+from canal_server.mirror.state.known_tables import known_tables
 from canal_server.mirror.state.lake_tables import open_table
-from canal_server.mirror.state.state import Phase, States
+from canal_server.mirror.state.state import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -101,7 +101,7 @@ def statements(
 
 def _states(settings: MirrorSettings) -> Iterator[TableState]:
     """Yield the tables of a mirror that are in its lake, or will be, by name."""
-    states = States(open_folder(settings.lake, settings.folder)).read_all()
+    states = known_tables(settings)
     for source in sorted(states):
         state = states[source]
         if settings.rule_of(source) is None or settings.is_shadow(source):

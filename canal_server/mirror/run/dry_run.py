@@ -17,7 +17,7 @@ from canal_server.mirror.follow.foreign_keys import hidden_keys
 from canal_server.mirror.follow.source_columns import left_out_of, unknown_to
 from canal_server.mirror.lake.lake_storage import check_bucket, open_folder
 from canal_server.mirror.run.overview import aligned
-from canal_server.mirror.run.resume import LEFT_OUT, binlog_problems
+from canal_server.mirror.run.resume import LEFT_OUT, SHADOW, binlog_problems
 from canal_server.mirror.session.spark_session import in_settings, source_options
 from canal_server.mirror.settings.lake_paths import checkpoint_warning, path_warnings
 from canal_server.mirror.settings.selected_tables import (
@@ -25,6 +25,7 @@ from canal_server.mirror.settings.selected_tables import (
     survey,
     target_of,
 )
+from canal_server.mirror.state.known_tables import known_tables, targets_of
 from canal_server.mirror.state.lake_tables import open_table, other_format
 from canal_server.mirror.state.other_mirrors import owned_by_other
 from canal_server.mirror.state.state import States
@@ -106,7 +107,7 @@ class DryRun:
 def dry_run(settings: MirrorSettings) -> DryRun:
     """Check the database, the server and the lake without changing them."""
     found = DryRun(settings)
-    _look_at_database(found)
+    _look_at_database(found, _known(settings))
     if settings.source.replica is not None:
         _look_at_replica(found, settings.source.replica)
     _look_at_server(found)
@@ -118,19 +119,29 @@ def dry_run(settings: MirrorSettings) -> DryRun:
     return found
 
 
-def _look_at_database(found: DryRun) -> None:
+def _known(settings: MirrorSettings) -> dict[TableName, TableState]:
+    try:
+        return known_tables(settings)
+    except LakeError:
+        return {}  # `_look_at_lake` says why
+
+
+def _look_at_database(found: DryRun, states: Mapping[TableName, TableState]) -> None:
     settings = found.settings
     try:
         with ControlConnection(settings.source.access) as control:
             info = read_server_info(control)
             found.database = f"{settings.source.access.address}, {_version(info)}"
             found.problems += binlog_problems(info)
-            seen = survey(control, settings)
+            seen = survey(control, settings, targets_of(states))
             found.tables = seen.tables
             found.problems += seen.problems
             if seen.left_out:
                 names = ", ".join(map(str, seen.left_out))
                 found.warnings.append(f"{LEFT_OUT}: {names}")
+            if seen.shadows:
+                names = ", ".join(map(str, seen.shadows))
+                found.warnings.append(f"{SHADOW}: {names}")
             keys = hidden_keys(control, settings)
             found.warnings += [each.warning for each in keys if each.warning]
             if settings.source.replica is None:

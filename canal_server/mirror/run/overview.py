@@ -16,7 +16,7 @@ from canal_server.mirror.run.progress import duration
 from canal_server.mirror.state.lake_lease import holder
 from canal_server.mirror.state.manifests import ChunkManifest, CopyPlan
 from canal_server.mirror.state.run_history import read_status
-from canal_server.mirror.state.state import Phase, States
+from canal_server.mirror.state.state import PENDING, Phase, States
 from canal_server.mirror.state.verify_results import VerifyResults
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.state.state import TableState
     from canal_server.mirror.state.verify_results import VerifyResult
 
-_PENDING: Final = (Phase.WAITING, Phase.COPYING, Phase.CATCHING_UP)
+_OLD: Final = (*PENDING, Phase.STOPPED)  # what the lake has of a table then
 SILENT_S: Final = 60.0  # a status is stored every few seconds
 HEADINGS: Final = ("table", "phase", "copied", "target", "since")
 
@@ -47,8 +47,8 @@ class Verified:
 class TableOverview:
     """A table: `rows` are copied; `chunks` are those of an unfinished copy.
 
-    `rows_expected` is the database's estimate when the copy began. While a table waits
-    for another copy, the lake has its rows from `old_since_ms`; 0: they are current, or
+    `rows_expected` is the database's estimate when the copy began. While a table does
+    not follow the stream, the lake has its rows from `old_since_ms`; 0: it does, or
     there are none. `new_at_ms` is when that copy is expected to be done; 0: unknown.
     """
 
@@ -120,7 +120,7 @@ def _table(
         chunks,
         state.rows_expected,
         state.due_at_ms,
-        state.left_at_ms if state.phase in _PENDING and state.copies else 0,
+        state.old_since_ms if state.phase in _OLD else 0,
         _end_of_copy(state.updated_at_ms, done, chunks),
         None
         if result is None

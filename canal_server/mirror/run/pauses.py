@@ -36,16 +36,19 @@ def paused(state: TableState, why: str, now_s: float) -> TableState:
             f"{duration(pause_s)})"
         )
     return replace(
-        state.moved(Phase.WAITING, why),
+        state.moved(Phase.WAITING, why, round(now_s * 1000)),
         leaves=leaves,
         left_at_ms=round(now_s * 1000),
         due_at_ms=round((now_s + pause_s) * 1000),
     )
 
 
-def requested(state: TableState, why: str) -> TableState:
-    """Return the state of a table whose new copy was requested: it starts at once."""
-    return replace(state.moved(Phase.WAITING, why), leaves=0, origin=None)
+def requested(state: TableState, why: str, at_ms: int | None = None) -> TableState:
+    """Return the state of a table whose new copy was requested: it starts at once.
+
+    `at_ms` is when the mirror ended; None: it runs.
+    """
+    return replace(state.moved(Phase.WAITING, why, at_ms), leaves=0, origin=None)
 
 
 def is_due(state: TableState, now_s: float) -> bool:

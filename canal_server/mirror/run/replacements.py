@@ -61,12 +61,17 @@ def is_possible(
 ) -> bool:
     """Check whether the lake has, or will have, the rows that a table got.
 
-    Both tables have to be mirrored in the same way.
+    Both tables have to be mirrored in the same way. The other one may still have to get
+    a third one's rows, as of an earlier statement.
     """
     other = states.get(origin.source)
     return (
         other is not None
-        and (other.phase in _GOING_ON or _has_ended(other, origin))
+        and (
+            other.phase in _GOING_ON
+            or _gets_rows_before(other, origin)
+            or _has_ended(other, origin)
+        )
         and _are_alike(settings.rule_of(name), settings.rule_of(origin.source))
     )
 
@@ -77,17 +82,20 @@ def is_blocked(
     """Check whether a table has to wait for others before its rows are exchanged.
 
     The other table may still have to be followed up to the statement, or a third one
-    may have to get this table's rows before. `reached` is the number of the stream's
-    stored position.
+    may have to get this table's rows before, as of this statement or an earlier one.
+    `reached` is the number of the stream's stored position.
     """
     origin = state.origin
     if origin is not None:
         other = states.get(origin.source)
-        if other is not None and _will_meet(other, origin.seq, reached):
+        if other is not None and (
+            _gets_rows_before(other, origin) or _will_meet(other, origin.seq, reached)
+        ):
             return True
     return any(
         not _waits_for(state, each.source, states)
         for each in takers(state.source, states)
+        if not _gets_rows_before(state, each.origin)
     )
 
 
@@ -99,6 +107,19 @@ def takers(
         origin = each.origin if each.phase in _WAITING else None
         if origin is not None and origin.source == name:
             yield each
+
+
+def _gets_rows_before(other: TableState, origin: Origin | None) -> bool:
+    """Check whether a table still has to get the rows of an earlier statement.
+
+    It is followed from there up to the later one then.
+    """
+    return (
+        other.phase in _WAITING
+        and other.origin is not None
+        and origin is not None
+        and other.origin.seq < origin.seq
+    )
 
 
 def _will_meet(other: TableState, seq: int, reached: int) -> bool:

@@ -21,8 +21,10 @@ from canal_server.mirror.run.pauses import requested
 from canal_server.mirror.session.spark_session import source_options
 from canal_server.mirror.settings.table_values import TableName
 from canal_server.mirror.state.feed import FILE
+from canal_server.mirror.state.known_tables import known_tables
 from canal_server.mirror.state.lake_lease import Lease, holder
 from canal_server.mirror.state.lake_tables import UnusableTableError
+from canal_server.mirror.state.run_history import read_status
 from canal_server.mirror.state.state import Phase, States
 from canal_server.spark.options.servers import Channel
 from canal_server.spark.options.source_options import read_options
@@ -58,7 +60,7 @@ def copy_tables(settings: MirrorSettings, names: Sequence[str]) -> Requested:
     """Request new copies of tables. Raises ConfigError, LakeError."""
     folder = open_folder(settings.lake, settings.folder)
     store = States(folder)
-    known = store.read_all()
+    known = known_tables(settings)
     problems = []
     tables = []
     for text in dict.fromkeys(names):
@@ -96,10 +98,12 @@ def copy_all(settings: MirrorSettings) -> Requested:
         return Requested(tables, runs_on)
     with Lease(folder):
         states = store.read_all()
+        status = read_status(folder)
+        ended_at_ms = None if status is None else status.updated_at_ms
         tables = _present(states.values())
         for name in tables:
             why = "a new copy of all tables was requested"
-            store.write(requested(states[name], why))
+            store.write(requested(states[name], why, ended_at_ms))
         before = store.generation()
         store.next_generation()
         folder.delete(FILE)  # of the old stream, even if it is unreadable

@@ -8,7 +8,7 @@ table. Leaves out what happens while the mirror runs (`run`, `table_sync`).
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConfigError
@@ -19,11 +19,13 @@ from canal_server.mirror.follow.leaving import (
 )
 from canal_server.mirror.follow.source_columns import columns_at
 from canal_server.mirror.follow.stream_start import identity_of
+from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.rows.chunks import quoted
 from canal_server.mirror.rows.copy_positions import latest
 from canal_server.mirror.run.requests import stopped_message
 from canal_server.mirror.session.spark_session import table_options
 from canal_server.mirror.settings import selected_tables
+from canal_server.mirror.state.known_tables import targets_of
 from canal_server.mirror.state.lake_tables import (
     NOWHERE,
     UnusableTableError,
@@ -51,8 +53,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEFT_OUT: Final = (
-    "left out by its name, as a table of an online schema change (migration_tables: "
-    "mirror in the rule mirrors it)"
+    "left out by its name, as a table of an online schema change (a rule for it with "
+    "migration_tables: mirror mirrors it)"
+)
+SHADOW: Final = (
+    "recognized by its name as the new rows of an online schema change, which are in a "
+    "folder of the mirror's own (a rule for it with migration_tables: mirror mirrors "
+    "it like any other table)"
 )
 MISSING: Final = "the source no longer has this table"
 SPARSE: Final = ("MINIMAL", "NOBLOB")
@@ -79,7 +86,7 @@ def look(settings: MirrorSettings, known: Known, stop: Stop) -> Selected:
     with ControlConnection(settings.source.access, stop) as connection:
         info = read_server_info(connection)
         problems = list(binlog_problems(info))
-        found = selected_tables.survey(connection, settings)
+        found = selected_tables.survey(connection, settings, targets_of(known))
         is_mariadb = connection.is_mariadb
         keys = tuple(hidden_keys(connection, settings))
     in_use = {id(rule) for rule in _in_use(settings, known)}
@@ -87,7 +94,9 @@ def look(settings: MirrorSettings, known: Known, stop: Stop) -> Selected:
     if problems:
         raise ConfigError(problems)
     for name in found.left_out:
-        log.info("%s: %s", LEFT_OUT, name)
+        log.info("%s: %s", name, LEFT_OUT)
+    for name in found.shadows:
+        log.info("%s: %s", name, SHADOW)
     stopped: dict[TableName, str] = {}
     for problem in found.found:
         if problem.table is None:
@@ -175,11 +184,14 @@ class Resume:
         settings: MirrorSettings,
         store: States,
         join: Callable[[TableState], None],
+        ended_at_ms: int | None = None,
     ) -> None:
         """`join` makes a table that followed the stream follow it again.
 
-        It may raise TableStoppedError and UnusableTableError.
+        It may raise TableStoppedError and UnusableTableError. `ended_at_ms` is when the
+        last run ended.
         """
+        self._ended_at_ms = ended_at_ms
         self._settings = settings
         self._store = store
         self._join = join
@@ -227,33 +239,52 @@ class Resume:
         if state.phase is Phase.WAITING:
             return state
         if selected_tables.signature(state.source, self._settings) != state.plan:
+            state = self._shown(state)
             return self._store.write(
-                state.moved(Phase.WAITING, "the settings of the table have changed")
+                self._moved(
+                    state, Phase.WAITING, "the settings of the table have changed"
+                )
             )
         if state.phase in (Phase.CATCHING_UP, Phase.FOLLOWING):
             table = selected_tables.mirror_table(
                 state.source, state.columns, self._settings, state.target
             )
             if open_table(self._settings, table).applied(state.copy_id) == NOWHERE:
-                return self._store.write(
-                    state.moved(Phase.WAITING, "its copy is missing in the lake")
-                )
+                waiting = state.moved(Phase.WAITING, "its copy is missing in the lake")
+                return self._store.write(replace(waiting, old_since_ms=0))
         if state.phase is Phase.FOLLOWING:
             self._join(state)
             log.info("%s: resumed following the stream", state.source)
         return state
 
+    def _shown(self, state: TableState) -> TableState:
+        """Remove the copy of a table that readers did not see, but will."""
+        own = f"{self._settings.migrations_folder}/"
+        target = new_state(self._settings, state.source).target
+        if not state.target.startswith(own) or target.startswith(own):
+            return state
+        open_folder(self._settings.lake, state.target).remove()
+        return replace(
+            state, target=target, phase=Phase.WAITING, copy_id="", old_since_ms=0
+        )
+
+    def _moved(self, state: TableState, phase: Phase, why: str) -> TableState:
+        return state.moved(phase, why, self._ended_at_ms)
+
     def _stopped(self, state: TableState, why: str) -> TableState:
         mirror_table_messages.MIRROR_TABLE_STOPPED.log(log, state.source, why)
-        return self._store.write(state.moved(Phase.STOPPED, why))
+        return self._store.write(self._moved(state, Phase.STOPPED, why))
 
     def _not_selected(self, state: TableState) -> TableState:
-        if state.phase in (Phase.DROPPED, Phase.STOPPED):
+        if state.phase is Phase.DROPPED:
             return state
         why = (
             MISSING
             if self._settings.rule_of(state.source)
             else "the settings no longer select it"
         )
-        mirror_table_messages.MIRROR_TABLE_UNWANTED.log(log, state.source, why)
+        if self._settings.is_shadow(state.source):
+            log.info("%s: %s", state.source, why)
+        else:
+            mirror_table_messages.MIRROR_TABLE_UNWANTED.log(log, state.source, why)
         return self._store.write(state.moved(Phase.DROPPED, why))

@@ -54,6 +54,7 @@ from canal_server.mirror.session.spark_session import (
 )
 from canal_server.mirror.settings.lake_paths import path_warnings
 from canal_server.mirror.state.feed import write_feed
+from canal_server.mirror.state.known_tables import known_tables
 from canal_server.mirror.state.lake_lease import Lease
 from canal_server.mirror.state.run_history import read_status
 from canal_server.mirror.state.state import Phase, States, TablesNow, TableState
@@ -126,6 +127,7 @@ class Mirror:
         )
         self._keys = KeyChanges(settings, stop, self._stream)
         self._partitions = PartitionWatch(settings, stop, self._stream)
+        self._ended_at_ms: int | None = None  # the last run
         self._watching = Watching(
             settings, self._folder, self._counts, self._applied, stop
         )
@@ -138,7 +140,9 @@ class Mirror:
             for warning in path_warnings(self._settings):
                 mirror_run_messages.MIRROR_PATH_DOUBTFUL.log(log, warning)
             try:
-                self._counts.resume(read_status(self._folder))
+                status = read_status(self._folder)
+                self._ended_at_ms = None if status is None else status.updated_at_ms
+                self._counts.resume(status)
                 self._run(lease)
                 if lease.lost is not None:  # which has requested the stop
                     raise lease.lost
@@ -225,7 +229,7 @@ class Mirror:
         """
         backoff = Backoff(RETRY_FIRST_S, SOURCE_RETRY_MAX_S)
         while True:
-            known = self._store.read_all()
+            known = known_tables(self._settings)
             self._watching.show(Shown(TablesNow(known)))
             try:
                 return self._found(known)
@@ -381,7 +385,7 @@ class Mirror:
             with self._stream.joining:
                 self._stream.join(follower)
 
-        resuming = Resume(self._settings, self._store, join)
+        resuming = Resume(self._settings, self._store, join, self._ended_at_ms)
         states = resuming.states(selected, self._store.read_all())
         missing = [
             name

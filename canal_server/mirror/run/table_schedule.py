@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 from canal_server.errors import CanalError, LakeError
 from canal_server.messages.mirror import mirror_run_messages, mirror_table_messages
 from canal_server.mirror.ddl.renames import with_columns
-from canal_server.mirror.ddl.table_statements import creates_empty
+from canal_server.mirror.ddl.table_statements import creates_empty, ends
 from canal_server.mirror.follow.leaving import (
     CopyNeededError,
     TableDroppedError,
@@ -34,8 +34,10 @@ from canal_server.mirror.run.requests import stopped_message
 from canal_server.mirror.run.resume import MISSING, new_state
 from canal_server.mirror.session.spark_session import in_settings
 from canal_server.mirror.settings import selected_tables
+from canal_server.mirror.state.known_tables import targets_of
 from canal_server.mirror.state.lake_tables import OtherCopyError, UnusableTableError
 from canal_server.mirror.state.state import PENDING, Phase, TablesNow
+from canal_server.model.entry import EventType
 from canal_server.runtime.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -100,6 +102,9 @@ class TableSchedule:
         self._missing: set[TableName] = set()
         self._new: set[TableName] = set()
         self._end = 0
+        # Of the former: tables that exist only between two statements of the stream.
+        self._between: set[TableName] = set()
+        self._ended: set[TableName] = set()  # dropped, which is not logged yet
 
     def resume(
         self,
@@ -155,6 +160,8 @@ class TableSchedule:
         now = self._now()
         with self._guard:
             self._remove_shadows()
+            self._forget_renamed()
+            self._log_dropped()
             due = [
                 state
                 for name, state in self._states.items()
@@ -196,18 +203,52 @@ class TableSchedule:
         gets the rows. Only in the folder for that: an earlier version, or other
         settings, may have mirrored the table for readers.
         """
-        reached, own = self._reached(), self._settings.migrations_folder
-        for name, state in list(self._states.items()):
-            if (
-                state.phase is Phase.DROPPED
-                and state.target.startswith(f"{own}/")
-                and state.ended <= reached
-                and name not in self._at_work
-                and not self._is_needed(name)
-            ):
+        own = self._settings.migrations_folder
+        for state in self._dropped_before(self._reached()):
+            name = state.source
+            if state.target.startswith(f"{own}/") and not self._is_needed(name):
                 open_folder(self._settings.lake, state.target).remove()
                 self._store.forget(name)
                 del self._states[name]
+
+    def _forget_renamed(self) -> None:
+        """Forget tables that continue under a new name: another one has their copy."""
+        dropped = self._dropped_before(self._reached())
+        if dropped:
+            kept = {
+                state.copy_id
+                for name, state in self._states.items()
+                if state.phase is not Phase.DROPPED or self._is_needed(name)
+            }
+            for state in dropped:
+                name = state.source
+                if state.copy_id in kept - {""} and not self._is_needed(name):
+                    self._store.forget(name)
+                    del self._states[name]
+
+    def _log_dropped(self) -> None:
+        """Warn of dropped tables, unless another table gets their rows."""
+        self._ended &= {
+            name for name, state in self._states.items() if state.phase is Phase.DROPPED
+        }
+        if self._ended:
+            for state in self._dropped_before(self._reached()):
+                name = state.source
+                if name in self._ended and not self._is_needed(name):
+                    self._ended.remove(name)
+                    mirror_table_messages.MIRROR_TABLE_DROPPED.log(
+                        log, name, state.message
+                    )
+
+    def _dropped_before(self, reached: int) -> list[TableState]:
+        """Return tables of which the batch is stored that shows what they became."""
+        return [
+            state
+            for name, state in self._states.items()
+            if state.phase is Phase.DROPPED
+            and state.ended <= reached
+            and name not in self._at_work
+        ]
 
     def _is_needed(self, name: TableName) -> bool:
         """Check whether another table still has to get this one's rows."""
@@ -246,8 +287,8 @@ class TableSchedule:
                 if error is None:
                     self._later.pop(name, None)
                     self._unusable.pop(name, None)
-                    if self._states[name].phase is Phase.DROPPED:
-                        self._dropped.add(name)
+                    if state.phase is Phase.DROPPED:
+                        self._note_ended(name)
                     continue
                 if fault := fault_of(error):
                     self.on_leave(name, fault)
@@ -327,7 +368,9 @@ class TableSchedule:
             for name in self._missing:
                 state = self._states.get(name)
                 if state is None or (
-                    state.phase is not Phase.FOLLOWING and state.ended <= reached
+                    state.phase is not Phase.FOLLOWING
+                    and state.ended <= reached
+                    and not (name in self._between and state.phase in PENDING)
                 ):
                     left.add(name)  # the batch is stored: new tables know of it
             self._missing -= left
@@ -345,9 +388,19 @@ class TableSchedule:
     # --------------------------------------------------------------------------------
 
     def on_statement(self, item: Packed) -> None:
-        """Check whether a statement creates a table to mirror."""
-        if not item.columns or self._settings.rule_of(item.table) is None:
-            return
+        """Check what a statement means for tables that do not follow the stream.
+
+        It may create a table to mirror, or drop one that is stopped.
+        """
+        name = item.table
+        if item.event_type == EventType.CREATE.name:
+            self._note_created(name)
+        if not item.columns:
+            self._drop_stopped(item)
+        elif self._settings.rule_of(name) is not None:
+            self._on_new_columns(item)
+
+    def _on_new_columns(self, item: Packed) -> None:
         name = item.table
         with self._guard:
             state = self._states.get(name)
@@ -366,9 +419,12 @@ class TableSchedule:
                     return
             origin = origin_of(item)
             if origin is not None and self._has_rows_of(origin, name):
-                state = state or new_state(self._settings, name)
+                if not is_new and self._missing and item.seq < self._end:
+                    # The source does not have it any more.
+                    self._between.add(name)
+                    self._missing.add(name)
                 self._replaced(
-                    state,
+                    state or new_state(self._settings, name),
                     origin,
                     f"it was {origin.source} before",
                     replacements.RENAME_S,
@@ -381,6 +437,13 @@ class TableSchedule:
                 self._states[name] = self._store.write(state)
             else:
                 self._copy_again(state, "the table was recreated")
+
+    def _note_created(self, name: TableName) -> None:
+        """Note whether a new table belongs to an online schema change."""
+        with self._guard:
+            state = self._states.get(name)
+            if state is None or state.phase is Phase.DROPPED:
+                self._settings.note_created(name, targets_of(self._states))
 
     def on_leave(self, name: TableName, why: CanalError) -> None:
         """Record that a table can no longer follow the stream."""
@@ -401,7 +464,7 @@ class TableSchedule:
             if isinstance(why, TableDroppedError):
                 phase, text = Phase.DROPPED, str(why)
                 state = replace(state, ended=why.seq)
-                self._dropped.add(name)
+                self._note_ended(name)
             self._states[name] = self._store.write(state.moved(phase, text))
             # Logged after it is stored: a failing store would repeat the line.
             fault = why.__cause__ if isinstance(why, TableFaultError) else None
@@ -409,10 +472,29 @@ class TableSchedule:
                 mirror_table_messages.MIRROR_TABLE_STOPPED.log(
                     log, name, text, exc_info=fault
                 )
-            elif self._settings.is_shadow(name):
-                log.info("%s: %s", name, text)
             else:
-                mirror_table_messages.MIRROR_TABLE_DROPPED.log(log, name, text)
+                log.info("%s: %s", name, text)
+
+    def _note_ended(self, name: TableName) -> None:
+        """Note a table that was dropped: it may be recreated, or have a new name."""
+        self._dropped.add(name)
+        if not self._settings.is_shadow(name):
+            self._ended.add(name)
+
+    def _drop_stopped(self, item: Packed) -> None:
+        """Drop the stopped tables that a statement drops: nothing is left to decide."""
+        with self._guard:
+            for name, state in self._states.items():
+                if (
+                    state.phase is Phase.STOPPED
+                    and name not in self._at_work
+                    and item.concerns(name)
+                    and ends(item.sql, name, item.table.schema)
+                ):
+                    why = "dropped or renamed while it was stopped"
+                    dropped = replace(state.moved(Phase.DROPPED, why), ended=item.seq)
+                    self._states[name] = self._store.write(dropped)
+                    self._note_ended(name)
 
     def on_columns(self, followed: Mapping[TableName, Columns]) -> None:
         """Store the columns of followed tables after a batch, where they differ."""

@@ -135,9 +135,9 @@ class TableSync:
                 self._sync_steps(state)
             except TableReplacedError as error:
                 state = self._store.read(state.source) or state
-                self._store.write(
-                    replace(state.moved(Phase.WAITING, str(error)), origin=error.origin)
-                )
+                ended = error.origin.seq if error.origin else 0
+                state = replace(state.moved(Phase.WAITING, str(error)), ended=ended)
+                self._store.write(replace(state, origin=error.origin))
             except CopyNeededError as error:
                 why = str(error)
                 mirror_table_messages.MIRROR_TABLE_COPIED_AGAIN.log(
@@ -148,7 +148,6 @@ class TableSync:
                 state = self._store.write(state)
                 continue
             except TableDroppedError as error:
-                mirror_table_messages.MIRROR_TABLE_DROPPED.log(log, state.source, error)
                 state = self._store.read(state.source) or state
                 self._store.write(
                     replace(state.moved(Phase.DROPPED, str(error)), ended=error.seq)
@@ -225,6 +224,7 @@ class TableSync:
             phase=Phase.CATCHING_UP,
             seen=seen,
             copied_at=copied_at,
+            old_since_ms=state.old_since_ms if state.origin else state.updated_at_ms,
             origin=None,
         )
         state = self._store.write(state)
@@ -267,6 +267,7 @@ class TableSync:
                 position=origin.position,
                 seen=0,
                 copied_at=version_of(origin.position),
+                old_since_ms=other.old_since_ms,
                 columns=columns,
                 kept=kept_columns(schema, table),
                 hidden=hidden_columns(columns, self._rule(state.source)),
@@ -465,7 +466,7 @@ class TableSync:
                         "a statement on another table added or removed rows while "
                         "the table was copied"
                     )
-                state = replace(state, phase=Phase.FOLLOWING, position=end, message="")
+                state = replace(state.moved(Phase.FOLLOWING), position=end)
                 self._keep(state, follower)
                 self._stream.join(follower)
             log.info("%s: follows the stream", state.source)

@@ -19,7 +19,7 @@ from canal_server.mirror.settings.migrations import (
 from canal_server.mirror.settings.table_values import LOGS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container, Iterable, Mapping
 
     from canal_server.mirror.settings.lake_partitions import PartitionExpression
     from canal_server.mirror.settings.table_values import Mask, TableName
@@ -204,6 +204,9 @@ class MirrorSettings:
     verify: VerifySettings = VerifySettings()
     checkpoint: str = ""  # where Spark stores the stream's progress
     spark: dict[str, str] = field(default_factory=dict, repr=False)
+    # Tables with names of online schema changes that are like any others, because the
+    # tables of their names do not exist (`note_tables`).
+    standalone: set[TableName] = field(default_factory=set, compare=False, repr=False)
 
     @property
     def wire_filter(self) -> str:
@@ -228,15 +231,48 @@ class MirrorSettings:
 
         The first rule that matches it says so. A table with the new rows of an online
         schema change is mirrored like the table that it will replace, in a folder of
-        the mirror's own (`is_shadow`).
+        the mirror's own (`is_shadow`), unless its own rule asks for it.
         """
-        helper = helper_of(name)
-        base = None if helper is None else self._matching(helper.base)
-        if helper is None or base is None or base.migration_tables != SKIP:
-            return self._matching(name)
+        own, helper = self._matching(name), helper_of(name)
+        if (
+            helper is None
+            or name in self.standalone
+            or (own is not None and own.migration_tables != SKIP)
+        ):
+            return own
+        base = self._matching(helper.base)
+        if base is None or base.migration_tables != SKIP:
+            return own
         if not (helper.is_shadow and base.follows_migrations) or base.excludes(name):
             return None
         return replace(base, to=f"{self.migrations_folder}/{{schema}}/{{table}}")
+
+    def note_tables(
+        self, present: Iterable[TableName], targets: Mapping[TableName, str]
+    ) -> None:
+        """Note which tables only have a name like those of online schema changes.
+
+        `present` are the tables of the source; `targets` the folders of those that are
+        mirrored already, which stay as they are.
+        """
+        names = {*present, *targets}
+        for name in names:
+            target = targets.get(name, "")
+            is_mirrored = target and not target.startswith(f"{self.migrations_folder}/")
+            helper = helper_of(name)
+            if helper is not None and (is_mirrored or not helper.is_of(names)):
+                self.standalone.add(name)
+
+    def note_created(self, name: TableName, mirrored: Container[TableName]) -> None:
+        """Note whether a new table belongs to an online schema change.
+
+        `mirrored` are the tables whose changes are followed, or will be.
+        """
+        helper = helper_of(name)
+        if helper is not None and not helper.is_of(mirrored):
+            self.standalone.add(name)
+        else:
+            self.standalone.discard(name)
 
     def is_left_out(self, name: TableName) -> bool:
         """Check whether a table is not mirrored because of its name alone.

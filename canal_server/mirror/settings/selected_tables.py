@@ -86,6 +86,7 @@ class Survey:
     tables: tuple[FoundTable, ...]
     found: tuple[Problem, ...]
     left_out: tuple[TableName, ...] = ()  # tables of online schema changes
+    shadows: tuple[TableName, ...] = ()  # those that get the new rows
 
     @property
     def problems(self) -> list[str]:
@@ -93,12 +94,22 @@ class Survey:
         return [problem.text for problem in self.found]
 
 
-def survey(connection: ControlConnection, settings: MirrorSettings) -> Survey:
-    """Return the tables to mirror, and every problem with them. Raises SourceError."""
+def survey(
+    connection: ControlConnection,
+    settings: MirrorSettings,
+    targets: Mapping[TableName, str] | None = None,
+) -> Survey:
+    """Return the tables to mirror, and every problem with them. Raises SourceError.
+
+    `targets` are the folders of tables that are mirrored already. The settings have the
+    rule of each table afterwards.
+    """
     problems: list[Problem] = []
     rows: dict[TableName, tuple[TableRule, int]] = {}
     left_out = []
-    for name, kind, about in _all_tables(connection):
+    tables = list(_all_tables(connection))
+    settings.note_tables((name for name, *_ in tables), targets or {})
+    for name, kind, about in tables:
         rule = settings.rule_of(name)
         if rule is None:
             left_out += [name] if settings.is_left_out(name) else []
@@ -124,7 +135,8 @@ def survey(connection: ControlConnection, settings: MirrorSettings) -> Survey:
             found.append(FoundTable(table, meta.columns, about))
     problems += _unused(settings, {name: metas[name] for name in rows if name in metas})
     problems += _same_targets([each.table for each in found], settings)
-    return Survey(tuple(found), tuple(problems), tuple(left_out))
+    shadows = tuple(name for name in rows if settings.is_shadow(name))
+    return Survey(tuple(found), tuple(problems), tuple(left_out), shadows)
 
 
 def present(connection: ControlConnection, settings: MirrorSettings) -> set[TableName]:

@@ -87,16 +87,30 @@ class TableState:
     copies: int = 0  # copies started so far
     plan: str = ""  # the table's settings when it was copied
     leaves: int = 0  # how often in a row it left the stream for a new copy
-    left_at_ms: int = 0  # when it left last
+    left_at_ms: int = 0  # when it did so last
+    old_since_ms: int = 0  # since when the lake's rows are old; 0: they are not
     due_at_ms: int = 0  # when it is copied again
     updated_at_ms: int = 0
     origin: Origin | None = None  # whose rows in the lake become this table's
     partitions: Partitions | None = None  # None: not known
     ended: int = 0  # number of the statement by which a table was dropped or renamed
 
-    def moved(self, phase: Phase, message: str = "") -> TableState:
-        """Return the same table in another phase, without a pause."""
-        return replace(self, phase=phase, message=message, due_at_ms=0)
+    def moved(
+        self, phase: Phase, message: str = "", at_ms: int | None = None
+    ) -> TableState:
+        """Return the same table in another phase, without a pause.
+
+        If it followed the stream, its rows in the lake are old from `at_ms`, which is
+        now by default.
+        """
+        old_since_ms = self.old_since_ms
+        if phase is Phase.FOLLOWING:
+            old_since_ms = 0
+        elif self.phase is Phase.FOLLOWING:
+            old_since_ms = round(time.time() * 1000) if at_ms is None else at_ms
+        return replace(
+            self, phase=phase, message=message, due_at_ms=0, old_since_ms=old_since_ms
+        )
 
     def to_json(self) -> str:
         """Return the text of the file."""
@@ -131,6 +145,7 @@ class TableState:
                 "plan": self.plan,
                 "leaves": self.leaves,
                 "left_at_ms": self.left_at_ms,
+                "old_since_ms": self.old_since_ms,
                 "due_at_ms": self.due_at_ms,
                 "updated_at_ms": self.updated_at_ms,
                 "origin": origin
@@ -171,6 +186,7 @@ class TableState:
             plan=str(found["plan"]),
             leaves=int(found.get("leaves", 0)),
             left_at_ms=int(found.get("left_at_ms", 0)),
+            old_since_ms=int(found.get("old_since_ms", 0)),
             due_at_ms=int(found.get("due_at_ms", 0)),
             updated_at_ms=int(found["updated_at_ms"]),
             origin=origin

@@ -30,7 +30,8 @@ from canal_server.mirror.lake import masks
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.session.spark_errors import reason
 from canal_server.mirror.session.spark_session import end_session, hush, open_session
-from canal_server.mirror.state.state import Phase, States
+from canal_server.mirror.state.known_tables import known_tables
+from canal_server.mirror.state.state import Phase
 from canal_server.mirror.state.verify_results import VerifyResult, VerifyResults
 from canal_server.mirror.verify.verify_changes import HashedChanges
 from canal_server.mirror.verify.verify_compare import at_position, compare, last_changes
@@ -122,7 +123,7 @@ def mirrored(settings: MirrorSettings) -> list[TableName]:
 
     Raises LakeError.
     """
-    states = States(open_folder(settings.lake, settings.folder)).read_all()
+    states = known_tables(settings)
     return sorted(
         name
         for name, state in states.items()
@@ -140,7 +141,8 @@ def run(
 
     Raises LakeError, ConfigError.
     """
-    names = names or mirrored(settings)
+    known = mirrored(settings)
+    names = names or known
     if not names:
         return []
     spark = open_session(settings)

@@ -174,7 +174,7 @@ def test_when_a_copy_will_be_done(tmp_path) -> None:
     now_ms = round(time.time() * 1000)
     state = TableState(
         TableName("shop", "t"), "shop/t", Phase.COPYING, "c1", copies=2,
-        left_at_ms=now_ms - 60_000,
+        old_since_ms=now_ms - 60_000,
     )  # fmt: skip
     States(folder).write(state)
     copies = folder.below("copies").below("c1")

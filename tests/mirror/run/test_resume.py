@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from fix_source_access import access_of
@@ -56,18 +57,40 @@ def copied(settings, name, phase, columns=(ID, MAIL)) -> TableState:
 
 
 def resumed(
-    settings, expected: Selected, *states: TableState, join=lambda _state: None
+    settings,
+    expected: Selected,
+    *states: TableState,
+    join=lambda _state: None,
+    ended_at_ms: int | None = None,
 ):
     """Return what becomes of tables: (phase, message), and what is stored of it."""
     store = store_of(settings)
     for state in states:
         store.write(state)
     known = store.read_all()
-    found = Resume(settings, store, join).states(expected, known)
+    found = Resume(settings, store, join, ended_at_ms).states(expected, known)
     stored = store.read_all()
     for name, state in found.items():
         assert stored.get(name, replace(state, phase=Phase.WAITING)) == state
     return {name: (state.phase, state.message) for name, state in found.items()}
+
+
+def test_what_readers_did_not_see(tmp_path) -> None:
+    """Rows of a schema change move to the lake when the table turns out to be another.
+
+    Nothing of them is left in the mirror's own folder.
+    """
+    settings = settings_in(tmp_path, r"match: shop\..*")
+    name = TableName("shop", "_t_new")
+    state = copied(settings, name, Phase.FOLLOWING)
+    folder = Path(settings.lake.path, state.target)
+    assert state.target.startswith("_mirror/shop/migrations/")
+    assert folder.exists()
+    settings.note_tables([name], {})
+    why = "the settings of the table have changed"
+    assert resumed(settings, Selected((name,)), state) == {name: (Phase.WAITING, why)}
+    assert store_of(settings).read_all()[name].target == "shop/!5Ft_new"
+    assert not folder.exists()
 
 
 def test_each_goes_on_where_it_was(tmp_path) -> None:
@@ -75,6 +98,7 @@ def test_each_goes_on_where_it_was(tmp_path) -> None:
     settings = settings_in(tmp_path, r"match: shop\..*")
     joined: list[TableState] = []
     w, x = TableName("shop", "w"), TableName("other", "x")
+    y = TableName("shop", "y")
     found = resumed(
         settings,
         Selected((T, U, V)),
@@ -82,6 +106,7 @@ def test_each_goes_on_where_it_was(tmp_path) -> None:
         replace(copied(settings, U, Phase.COPYING), message="a"),
         copied(settings, w, Phase.CATCHING_UP),
         TableState(x, "x", Phase.FOLLOWING),
+        replace(copied(settings, y, Phase.STOPPED), message="what to decide"),
         join=joined.append,
     )
     assert found == {
@@ -90,6 +115,7 @@ def test_each_goes_on_where_it_was(tmp_path) -> None:
         V: (Phase.WAITING, ""),
         w: (Phase.DROPPED, "the source no longer has this table"),
         x: (Phase.DROPPED, "the settings no longer select it"),
+        y: (Phase.DROPPED, "the source no longer has this table"),
     }
     assert [state.source for state in joined] == [T]
 
@@ -157,8 +183,10 @@ def test_other_settings_make_another_copy(tmp_path, phase) -> None:
     settings = settings_in(tmp_path, r"match: shop\..*")
     state = copied(settings, T, phase)
     masked = settings_in(tmp_path, r"match: shop\..*, masks: {mail: hash}")
-    found = resumed(masked, Selected((T,)), state)
+    found = resumed(masked, Selected((T,)), state, ended_at_ms=9)
     assert found == {T: (Phase.WAITING, "the settings of the table have changed")}
+    old_since_ms = store_of(settings).read_all()[T].old_since_ms
+    assert old_since_ms == (9 if phase is Phase.FOLLOWING else 0)
 
 
 def test_what_cannot_be_resumed_stops_alone(tmp_path) -> None:

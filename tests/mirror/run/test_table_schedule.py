@@ -17,6 +17,7 @@ from canal_server.mirror.follow.leaving import (
     CopyNeededError,
     TableDroppedError,
     TableReplacedError,
+    TableStoppedError,
     origin_at,
 )
 from canal_server.mirror.follow.micro_batches import ChangeStream
@@ -28,6 +29,7 @@ from canal_server.mirror.settings.table_values import TableName
 from canal_server.mirror.state.lake_tables import UnusableTableError
 from canal_server.mirror.state.state import Origin, Phase, States, TableState
 from canal_server.model.columns_known import ColumnMeta
+from canal_server.model.entry import EventType
 from canal_server.model.versions import version
 from canal_server.runtime.lifecycle import Stop
 from canal_server.spark.columns.spark_schema import TypedColumn
@@ -188,7 +190,7 @@ def created(name: TableName) -> Packed:
     """Return a statement that makes a table."""
     return Packed(
         kind=STATEMENT, destination="example", table=name, seq=1, row=0, is_ddl=True,
-        sql=f"CREATE TABLE {name} (id INT)",
+        sql=f"CREATE TABLE {name} (id INT)", event_type=EventType.CREATE.name,
         columns=(TypedColumn("id", "int", "", True),),
     )  # fmt: skip
 
@@ -370,6 +372,7 @@ def test_tables_at_work_are_shown_as_what_they_are(scene: Scene) -> None:
 
 SHADOW = TableName("a", "_c_gho")
 NEWER = TableName("a", "c_newer")
+OLD = TableName("a", "_c_old")
 
 
 def unreachable(_item: Packed) -> TableState | None:
@@ -397,6 +400,25 @@ def test_a_shadow_waits_for_the_batch_that_ended_it(scene: Scene) -> None:
     scene.reached = item.seq
     assert scene.started() == []
     assert scene.store.read(SHADOW) is None
+
+
+def test_a_table_that_only_looks_like_a_shadow(scene: Scene) -> None:
+    """Without the table of its name, it is one like any other, as long as it exists."""
+    scene.schedule.on_statement(created(SHADOW))
+    assert scene.started() == [SHADOW]
+    assert not scene.settings.is_shadow(SHADOW)
+    assert scene.stored(SHADOW).target == "a/!5Fc_gho"
+    scene.ends(SHADOW, replace(scene.stored(SHADOW), phase=Phase.FOLLOWING))
+    scene.schedule.on_statement(created(C))
+    scene.schedule.on_statement(created(SHADOW))  # is read once more
+    assert not scene.settings.is_shadow(SHADOW)
+    scene.started()
+    scene.schedule.on_leave(SHADOW, TableDroppedError("dropped", 1))
+    scene.schedule.on_statement(created(SHADOW))
+    assert scene.settings.is_shadow(SHADOW)
+    renamed = replace(renames((C, OLD), of=OLD), event_type=EventType.RENAME.name)
+    scene.schedule.on_statement(renamed)
+    assert scene.store.read(OLD) is None
 
 
 def renames(*pairs: tuple[TableName, TableName], of: TableName) -> Packed:
@@ -492,6 +514,118 @@ def test_a_table_with_a_new_name(scene: Scene) -> None:
     )
 
 
+@pytest.mark.parametrize("is_followed", [True, False])
+def test_the_end_of_a_name(scene: Scene, caplog, is_followed) -> None:
+    """A copy is nobody's only if no other table continues it under its own name."""
+    scene.given(TableState(C, "a/c", Phase.FOLLOWING, "c1"))
+    item = renames((C, NEWER), of=NEWER)
+    scene.schedule.on_leave(C, TableDroppedError("renamed", item.seq))
+    assert scene.started() == []  # the statement has not come to the other table
+    scene.schedule.on_statement(item)
+    scene.reached = item.seq
+    scene.now_s += 5
+    assert scene.started() == [NEWER]
+    assert "dropped" not in caplog.text
+    state = replace(scene.stored(NEWER), phase=Phase.CATCHING_UP, origin=None)
+    scene.ends(NEWER, replace(state, copy_id="c1" if is_followed else "c2"))
+    scene.started()
+    assert (scene.store.read(C) is None) is is_followed
+    assert (f"{C}: dropped: renamed" in caplog.text) is not is_followed
+
+
+def again(pair: tuple[TableName, TableName], *, of: TableName) -> Packed:
+    """Return a later statement that renames a table."""
+    item = renames(pair, of=of)
+    at = version(1, "b.000001", 200)
+    return replace(item, seq=at, version=version(1, "b.000001", 290))
+
+
+@pytest.mark.parametrize("while_stopped", [True, False])
+def test_a_name_for_a_moment(scene: Scene, caplog, while_stopped) -> None:
+    """A table that is renamed twice has its second name at the end.
+
+    It is followed under the first one, as its rows may have changed meanwhile.
+    """
+    scene.given(TableState(C, "a/c", Phase.FOLLOWING, "c1"))
+    if while_stopped:
+        scene.store.write(TableState(NEWER, "x", Phase.WAITING))
+        scene.restart(missing=(C,), end=version(1, "b.000001", 300))
+    one, two = renames((C, D), of=D), again((D, NEWER), of=NEWER)
+    scene.schedule.on_leave(C, TableDroppedError("renamed", one.seq))
+    scene.schedule.on_statement(one)
+    if while_stopped:  # the second statement is in another batch
+        scene.reached = one.seq
+        scene.schedule.check_missing(scene.stream)
+        scene.now_s += 5
+        assert scene.started() == [D]
+    scene.schedule.on_statement(replace(two, table=D, columns=()))
+    scene.schedule.on_statement(two)
+    scene.reached = two.seq
+    scene.schedule.check_missing(scene.stream)
+    scene.now_s += 5
+    assert scene.started() == ([] if while_stopped else [D])
+
+    moved = replace(scene.stored(D), copy_id="c1", origin=None)
+    scene.ends(D, replace(moved, phase=Phase.DROPPED, ended=two.seq))
+    assert scene.started() == [NEWER]
+    origin = scene.stored(NEWER).origin
+    assert origin is not None
+    assert (origin.source, origin.seq) == (D, two.seq)
+    moved = replace(scene.stored(NEWER), copy_id="c1", origin=None)
+    scene.ends(NEWER, replace(moved, phase=Phase.FOLLOWING))
+    scene.started()
+    assert list(scene.store.read_all()) == [NEWER]
+    assert "dropped:" not in caplog.text
+
+
+def test_a_name_that_was_used_again(scene: Scene) -> None:
+    """Rows that went to another table and back are exchanged in this order."""
+    scene.given(TableState(C, "a/c", Phase.FOLLOWING, "c1"))
+    there, back = renames((C, D), of=D), again((D, C), of=C)
+    scene.schedule.on_leave(C, TableDroppedError("renamed", there.seq))
+    for item in there, back:
+        scene.schedule.on_statement(item)
+    scene.now_s += 5
+    assert scene.started() == [D]
+    scene.ends(D, replace(scene.stored(D), phase=Phase.DROPPED, ended=back.seq))
+    assert scene.started() == [C]
+
+
+def test_a_stopped_table_that_is_dropped(scene: Scene) -> None:
+    """Nothing is left to decide then: the next schema change uses its name again."""
+    folder = f"{scene.settings.folder}/migrations/a/_c_gho"
+    scene.given(
+        TableState(A, "both", Phase.STOPPED, "c1"),
+        TableState(C, "a/c", Phase.STOPPED, "c2"),
+        TableState(D, "b/d", Phase.STOPPED, "c4"),
+        TableState(SHADOW, folder, Phase.STOPPED, "c3"),
+    )
+
+    def statement(name: TableName, sql: str) -> Packed:
+        return replace(created(name), sql=sql, columns=())
+
+    for item in (
+        statement(SHADOW, "DROP TABLE _c_gho"),
+        statement(C, "DROP TEMPORARY TABLE c"),
+        statement(C, "GRANT SELECT ON c TO somebody"),
+        replace(
+            statement(TableName("b", ""), "DROP DATABASE b"),
+            event_type=EventType.ERASE.name,
+        ),
+    ):
+        scene.schedule.on_statement(item)
+    phases = {name: phase for name, (phase, _) in scene.phases().items()}
+    assert phases == {
+        A: Phase.STOPPED,
+        C: Phase.STOPPED,
+        D: Phase.DROPPED,
+        SHADOW: Phase.DROPPED,
+    }
+    scene.reached = 1
+    scene.started()
+    assert scene.store.read(SHADOW) is None
+
+
 @pytest.fixture
 def renamed(scene: Scene) -> Scene:
     """Give a schedule that starts after a table got a new name, not yet in the stream.
@@ -546,9 +680,29 @@ def test_a_table_that_was_dropped_without_a_statement(renamed: Scene, caplog) ->
     renamed.schedule.check_missing(renamed.stream)
     why = "the source no longer has this table"
     assert renamed.phases()[C] == (Phase.DROPPED, why)
-    assert why in caplog.text
     assert list(renamed.stream.tables) == []
     assert renamed.started() == [NEWER, D]
+    assert why in caplog.text
+
+
+@pytest.mark.parametrize("how", ["request", "rename", "stop"])
+def test_since_when_the_rows_are_old(scene: Scene, how: str) -> None:
+    """Whatever ends following the stream: the lake has what it had then."""
+    if how == "request":
+        scene.request(A)
+    elif how == "rename":
+        scene.given(
+            TableState(A, "both", Phase.FOLLOWING),
+            TableState(C, "a/c", Phase.FOLLOWING),
+        )
+        scene.schedule.on_leave(A, replaced(renames((C, A), of=A), C))
+    else:
+        scene.schedule.on_leave(A, TableStoppedError("why"))
+    left = scene.stored(A)
+    assert left.phase is not Phase.FOLLOWING
+    assert left.old_since_ms > 0
+    assert left.moved(Phase.STOPPED).old_since_ms == left.old_since_ms
+    assert left.moved(Phase.FOLLOWING).old_since_ms == 0
 
 
 def test_a_requested_copy_is_one_of_the_source(scene: Scene) -> None:

@@ -329,7 +329,10 @@ def test_tables_of_schema_changes_are_named(source_server, control, database):
     source_server.execute(
         *(
             f"CREATE TABLE {database}.{name} (id INT PRIMARY KEY)"
-            for name in ("orders", "_orders_ghc", "_orders_old", "_orders_gho", "_x")
+            for name in (
+                *("orders", "_orders_ghc", "_orders_old", "_orders_gho", "_x"),
+                *("_products_new", "_products_old"),  # of no table
+            )
         )
     )
     found = survey(control, settings_of(rf"match: '{database}\..*'"))
@@ -337,8 +340,10 @@ def test_tables_of_schema_changes_are_named(source_server, control, database):
         TableName(database, "_orders_ghc"),
         TableName(database, "_orders_old"),
     )
+    assert found.shadows == (TableName(database, "_orders_gho"),)
     tables = {each.table.source.table: each.table.target for each in found.tables}
-    assert tables.keys() == {"orders", "_orders_gho", "_x"}
-    assert tables["_orders_gho"].startswith("_mirror/")
+    assert tables.pop("_orders_gho").startswith("_mirror/")
+    assert tables.keys() == {"orders", "_x", "_products_new", "_products_old"}
+    assert not [target for target in tables.values() if target.startswith("_mirror/")]
     asked = rf"match: '{database}\..*', migration_tables: mirror"
     assert survey(control, settings_of(asked)).left_out == ()

@@ -193,6 +193,11 @@ def test_the_first_rule_that_applies_wins():
         ("orders_new", "{schema}/{table}"),  # of nobody
         ("_gho", "{schema}/{table}"),
         ("_other_gho", None),
+        ("_asked_new", "{schema}/{table}"),  # by a rule of its own
+        ("_none_new", "{schema}/{table}"),  # whose table does not exist
+        ("_none_old", "{schema}/{table}"),
+        ("_kept_del", "{schema}/{table}"),  # is mirrored already
+        ("___ours_old", None),  # of _ours
     ],
 )
 def test_tables_of_schema_changes(name: str, to: str | None):
@@ -202,11 +207,20 @@ canal: {destination: example}
 source: {host: db, user: canal}
 lake: {path: lake}
 tables:
-- {match: 'shop\.(own|_own_.*)', migration_tables: mirror}
+- {match: 'shop\.(own|_own_.*|_asked_new)', migration_tables: mirror}
 - {match: 'shop\.log', format: json}
 - {match: 'shop\.(orders|left|_gho|orders_new)', exclude: 'shop\._left.*'}
+- {match: 'shop\..*(asked|none|kept|ours).*'}
 """
     settings = read(text, "/conf/m.yml", {})
+
+    names = ("orders", "left", "own", "log", "other", "asked", "kept", "_ours", name)
+    present = [TableName("shop", each) for each in names]
+    targets = {
+        TableName("shop", "_kept_del"): "shop/_kept_del",
+        TableName("shop", "_orders_new"): "_mirror/m/migrations/shop/_orders_new",
+    }
+    settings.note_tables(present, targets)
 
     rule = settings.rule_of(TableName("shop", name))
     assert (rule and rule.to) == to

@@ -93,8 +93,8 @@ MIRROR_SUBSCRIPTION_BEHIND = Message(
 MIRROR_SUBSCRIPTION_MISSING = Message(
     name="mirror-subscription-missing",
     level=WARNING,
-    text="subscription %s no longer exists, as somebody removed it or canal-server lost"
-    " its data: recreating it",
+    text="canal-server does not have subscription %s (any more): it was removed, the"
+    " server has lost its data, or canal.servers names another one: creating it",
     meaning="canal-server does not have the subscription of the mirror.",
     remedy="Nothing: it is recreated [at the lake's"
     " position](../explanation/mirror.md#the-life-of-a-table).",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EVERY_S: Final = 2.0
+LOGGED_S: Final = 60.0  # between two warnings of the same
 RATE_OVER_S: Final = 30.0  # window of the rate
 
 
@@ -52,6 +53,7 @@ class Report:
         self._written = 0.0
         self._failing = ""
         self._failing_since_ms = 0
+        self._logged_until = 0.0
         self._idle = Idle(settings.stream.trigger_s)
 
     @property
@@ -139,21 +141,32 @@ class Report:
                 caught_up=self._idle.is_caught_up(),
                 warnings=tuple(warnings),
                 metrics_port=self.metrics_port,
+                ended_at_ms=0,
             )
             try:
                 self._history.flush()
                 write_status(self._folder, status)
             except LakeError as error:
-                mirror_run_messages.MIRROR_STATUS_NOT_STORED.log(log, error)
+                self._not_stored(error)
+            else:
+                self._logged_until = 0.0
 
-    def end(self, why: str) -> None:
-        """Store why the mirror ends, if it has stored a status before."""
+    def _not_stored(self, error: LakeError) -> None:
+        """Log why the status is not stored, at intervals while that lasts."""
+        now = time.monotonic()
+        if now >= self._logged_until:
+            self._logged_until = now + LOGGED_S
+            mirror_run_messages.MIRROR_STATUS_NOT_STORED.log(log, error)
+
+    def end(self, why: str = "") -> None:
+        """Store that the mirror ends, and why, if it has stored a status before."""
         try:
             status = read_status(self._folder)
             if status is not None:
-                write_status(self._folder, replace(status, message=why))
+                ended = replace(status, message=why, ended_at_ms=_now_ms())
+                write_status(self._folder, ended)
         except LakeError as error:
-            mirror_run_messages.MIRROR_STATUS_NOT_STORED.log(log, error)
+            self._not_stored(error)
 
 
 def _now_ms() -> int:

@@ -10,6 +10,7 @@ import os
 import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import CanalError, LakeError, SourceError, SourceRefused
@@ -32,6 +33,7 @@ from canal_server.mirror.state.state import States
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
 from canal_server.mysql.server_errors import account_text
+from canal_server.runtime.private_files import reason_of
 from canal_server.spark.options.servers import Channel
 from canal_server.spark.options.source_options import read_options
 
@@ -291,8 +293,15 @@ def _check_folder(found: DryRun) -> None:
         there = there.parent
     if not there.is_dir():
         found.problems.append(f"lake.path: {there} is not a folder")
-    elif not os.access(there, os.W_OK | os.X_OK):
-        found.problems.append(f"lake.path: {there} cannot be written by this account")
+        return
+    try:
+        # Without a name, where the file system can do that.
+        with TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        found.problems.append(
+            f"lake.path: {there} cannot be written: {reason_of(error)}"
+        )
 
 
 def _look_at_spark(found: DryRun) -> None:

@@ -215,7 +215,14 @@ def _first_line(found: Overview, now_ms: float) -> str:
     if found.runs_on is None:
         if status is None:
             return f"{head}: not running"
-        return f"{head}: not running; stopped {_ago(now_ms, status.updated_at_ms)} ago"
+        if status.ended_at_ms == 0:
+            ago = _ago(now_ms, status.updated_at_ms)
+            return (
+                f"{head}: not running; it was killed, or crashed: its last status is "
+                f"{ago} old"
+            )
+        ended_at_ms = status.ended_at_ms or status.updated_at_ms
+        return f"{head}: not running; stopped {_ago(now_ms, ended_at_ms)} ago"
     if status is None:
         return f"{head}: {found.runs_on}"
     return f"{head}: {found.runs_on}, up {_ago(now_ms, status.started_at_ms)}"

@@ -147,6 +147,8 @@ class Mirror:
                 if lease.lost is not None:  # which has requested the stop
                     raise lease.lost
                 self._check_done()
+                if not self._is_done:  # which is stored already
+                    self._report.end()
             except CanalError as error:
                 self._report.end(str(error))
                 raise

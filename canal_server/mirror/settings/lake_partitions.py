@@ -28,6 +28,7 @@ PART: Final = "part"  # of a text in a Delta table
 ITSELF: Final = ""
 TIMES: Final = (YEAR, MONTH, DAY)
 FIELDS_MAX: Final = 4
+COLUMNS_SHOWN: Final = 8
 BUCKETS: Final = (2, 1024)  # at least, at most
 
 _COMMA: Final = re.compile(r",(?![^(]*\))")  # outside of parentheses
@@ -75,12 +76,18 @@ class PartitionExpression:
 
 def expressions_of(text: str) -> tuple[PartitionExpression, ...]:
     """Return the expressions of a list, separated by commas. Raises ValueError."""
-    found = tuple(
-        PartitionExpression.parse(each.strip()) for each in _COMMA.split(text)
-    )
+    found = tuple(map(_parsed, _COMMA.split(text)))
     if len(found) > FIELDS_MAX:
         raise ValueError(f"write at most {FIELDS_MAX} columns")
     return found
+
+
+def _parsed(text: str) -> PartitionExpression:
+    item = text.strip()
+    try:
+        return PartitionExpression.parse(item)
+    except ValueError as error:
+        raise ValueError(f"{item or 'an empty item'}: {error}") from error
 
 
 def partitions_of(
@@ -114,9 +121,12 @@ def problems(
     for each in expressions:
         column = by_name.get(each.column.lower())
         if column is None:
+            known = ", ".join(column.name for column in columns[:COLUMNS_SHOWN])
+            more = ", …" if len(columns) > COLUMNS_SHOWN else ""
             yield (
-                f"partition_by: it has no column {each.column} in the lake: write "
-                "another rule for this table, before this one"
+                f"partition_by: {each}: it has no column {each.column} in the lake, "
+                f"but {known}{more}: correct the name, or write another rule for this "
+                "table, before this one"
             )
         elif problem := _problem(each, column):
             yield f"partition_by: {each}: {problem}"

@@ -56,6 +56,7 @@ class Status:
     caught_up: bool = False  # the last poll brought nothing new
     warnings: tuple[str, ...] = ()  # of lasting conditions, such as foreign keys
     metrics_port: int | None = None  # for Prometheus, of this process
+    ended_at_ms: int | None = None  # 0: it runs, or was killed; None: not known
 
     def to_json(self) -> str:
         """Return the text of the file."""

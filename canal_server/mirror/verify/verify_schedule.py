@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.lake.lake_storage import Folder
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
     from canal_server.mirror.settings.table_values import TableName
-    from canal_server.mirror.state.state import TablesNow
+    from canal_server.mirror.state.state import TablesNow, TableState
     from canal_server.runtime.lifecycle import Stop
 
     Compare = Callable[[TableName], TableReport]
@@ -63,7 +63,7 @@ class VerifySchedule:
         self._known: dict[TableName, VerifyResult] | None = None
         self._met: set[TableName] = set()  # compared by this process
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="verify")
-        self._work: tuple[TableName, Future[TableReport]] | None = None
+        self._work: tuple[TableState, Future[TableReport]] | None = None
 
     def poll(self, tables: TablesNow, *, is_once: bool = False) -> bool:
         """Start the next comparison; returns whether one runs.
@@ -74,18 +74,18 @@ class VerifySchedule:
         if not self._settings.verify.every_s:
             return False
         if self._work is not None:
-            name, work = self._work
+            begun, work = self._work
             if not work.done():
                 return True
             self._work = None
-            self._ended(name, work)
+            self._ended(begun, work, tables.states.get(begun.source))
         if tables.running:
             return False
         due = self._next(tables, self._met if is_once else ())
         if due is None:
             return False
         self._met.add(due)
-        self._work = due, self._pool.submit(self._compare, due)
+        self._work = tables.states[due], self._pool.submit(self._compare, due)
         return True
 
     def close(self, cancel: Callable[[], None]) -> None:
@@ -132,8 +132,14 @@ class VerifySchedule:
             self._known = self._results.read_all()
         return self._known
 
-    def _ended(self, name: TableName, work: Future[TableReport]) -> None:
-        fault = work.exception()
+    def _ended(
+        self, begun: TableState, work: Future[TableReport], now: TableState | None
+    ) -> None:
+        """Record what a comparison has found.
+
+        `begun` and `now` are the table's states, at its beginning and its end.
+        """
+        name, fault = begun.source, work.exception()
         if fault is None:
             report = work.result()
         else:  # a bug, or Spark has ended, which the stream meets as well
@@ -141,6 +147,9 @@ class VerifySchedule:
             report = TableReport(
                 table=str(name), target="", outcome=FAILED, problem=text
             )
+        if report.outcome == FAILED and not _is_alike(begun, now):
+            log.info("%s: changed while it was compared: %s", name, report.problem)
+            return
         result = VerifyResult(
             name,
             report.outcome,
@@ -171,6 +180,15 @@ class VerifySchedule:
             self._results.write(result)
         except LakeError as error:
             mirror_run_messages.MIRROR_VERIFY_NOT_STORED.log(log, error)
+
+
+def _is_alike(begun: TableState, now: TableState | None) -> bool:
+    """Check whether no statement has changed a table since its comparison began."""
+    return (
+        now is not None
+        and now.phase is Phase.FOLLOWING
+        and (now.columns, now.copy_id) == (begun.columns, begun.copy_id)
+    )
 
 
 def comparing(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import replace
+from pathlib import Path
 
 from canal_server.mirror.follow.micro_batches import BatchReport
 from canal_server.mirror.lake.lake_storage import open_folder
@@ -17,6 +18,7 @@ from canal_server.mirror.settings.table_values import TableName
 from canal_server.mirror.state.lake_lease import Lease
 from canal_server.mirror.state.manifests import ChunkManifest, CopyPlan
 from canal_server.mirror.state.run_history import (
+    STATUS,
     Batch,
     Status,
     read_status,
@@ -56,7 +58,10 @@ def test_a_mirror_that_ended_and_a_table_that_waits(tmp_path) -> None:
     States(folder).write(paused(table, "its key is another one", now))
 
     found = overview(settings)
-    assert found.status == replace(status, message="changes would be missing")
+    assert found.status is not None
+    assert (found.status.ended_at_ms or 0) >= round(now * 1000)
+    ended = replace(status, message="changes would be missing")
+    assert replace(found.status, ended_at_ms=None) == ended
     text = list(as_text(found))
     assert text[2] == "ended: changes would be missing"
     assert re.search(r"waiting, \d+ (s|min) left", text[5])
@@ -155,6 +160,24 @@ def test_a_mirror_that_stores_nothing(tmp_path) -> None:
         assert said in text
         assert "caught up" not in text
     assert said not in "\n".join(as_text(overview(settings)))  # it does not run
+
+
+def test_a_mirror_that_was_killed(tmp_path, caplog) -> None:
+    """It has not stopped, and `status` does not claim so."""
+    settings = read(TEXT, str(tmp_path / "m.yml"), {})
+    folder = open_folder(settings.lake, settings.folder)
+    report = Report(settings, folder)
+    report.store(at_once=True)
+    first = next(iter(as_text(overview(settings))))
+    assert "not running; it was killed, or crashed: its last status is " in first
+    report.end()
+    assert "not running; stopped " in next(iter(as_text(overview(settings))))
+    file = Path(settings.lake.path, settings.folder, STATUS)
+    file.unlink()
+    file.mkdir()
+    for _ in range(3):
+        report.store(at_once=True)
+    assert len(caplog.messages) == 1, "not every two seconds"
 
 
 def test_spark_that_gives_no_executor(tmp_path) -> None:

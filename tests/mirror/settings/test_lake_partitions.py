@@ -68,12 +68,12 @@ def test_names_of_the_lake() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("hour(at)", "write a column, year"),
-        ("bucket(id, 16)", "write a column, year"),
-        ("bucket(1, id)", "write 2 to 1,024 buckets"),
+        ("hour(at)", r"hour\(at\): write a column, year"),
+        ("[id, 'bucket(id, 16)']", r"bucket\(id, 16\): write a column, year"),
+        ("bucket(1, id)", r"bucket\(1, id\): write 2 to 1,024 buckets"),
         ("bucket(9999, id)", "write 2 to 1,024 buckets"),
         ("[a, b, c, d, e]", "at most 4 columns"),
-        ('"a,,b"', "write a column"),
+        ('"a,,b"', "an empty item: write a column"),
     ],
 )
 def test_what_no_rule_can_say(text: str, problem: str) -> None:
@@ -91,7 +91,10 @@ def test_logs_of_changes_are_by_date() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("none", "it has no column none in the lake: write another rule"),
+        (
+            "month(none)",
+            "month(none): it has no column none in the lake, but id, Region, ",
+        ),
         ("month(region)", "column Region is not a DATE, DATETIME or TIMESTAMP"),
         ("f", "column f is double: only whole numbers, texts and dates"),
         ("at", r"write day(at), month(at) or year(at)"),

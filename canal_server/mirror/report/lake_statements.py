@@ -84,7 +84,7 @@ def statements(
         for state in _states(settings):
             entry = _entry(settings, state, template, dialect)
             if entry is None:
-                missing.append(f"-- {state.source}: the lake does not have it yet")
+                missing.append(_comment(state.source, "the lake does not have it yet"))
             else:
                 entries.append(entry)
     _check_names(entries, unions)
@@ -187,14 +187,19 @@ def _check_names(entries: Sequence[LakeEntry], unions: Sequence[Union]) -> None:
         raise ConfigError(problems)
 
 
+def _comment(source: object, text: str) -> str:
+    """Return a comment on a table, in one line whatever characters its name has."""
+    return f"-- {' '.join(f'{source}: {text}'.splitlines())}"
+
+
 def _create_table(dialect: Dialect, entry: LakeEntry) -> str:
     try:
         statement = dialect.create_table(entry)
     except CannotReadError as error:
-        return f"-- {entry.source}: {error}"
+        return _comment(entry.source, str(error))
     if not statement:
         name = ".".join(entry.catalog_table)
-        return f"-- {entry.source}: the Iceberg catalog has it as {name}"
+        return _comment(entry.source, f"the Iceberg catalog has it as {name}")
     return statement
 
 

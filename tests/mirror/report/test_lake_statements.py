@@ -253,12 +253,17 @@ def test_statements_of_engines(mirrors: Mirrors) -> None:
 
 
 def test_tables_that_are_not_there(mirrors: Mirrors) -> None:
-    """A comment names tables that have no copy yet; dropped ones still have theirs."""
+    """A comment names tables that have no copy yet; dropped ones still have theirs.
+
+    A comment has one line, whatever the table's name is.
+    """
     shop = mirrors.mirror("shop")
     mirrors.know(shop, "shop.new", Phase.COPYING)
+    mirrors.know(shop, "shop.odd\nDROP TABLE x; --", Phase.COPYING)
     mirrors.add(shop, "shop.old", IDS, Phase.DROPPED)
     lines = sql("duckdb", shop)
     assert "-- shop.new: the lake does not have it yet" in lines
+    assert "-- shop.odd DROP TABLE x; --: the lake does not have it yet" in lines
     assert any('"shop"."old"' in line for line in lines)
 
 

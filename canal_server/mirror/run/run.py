@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.run.resume import Selected
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
     from canal_server.mirror.settings.table_values import TableName
+    from canal_server.mirror.state.feed import Feed
     from canal_server.runtime.lifecycle import Stop
 
 log = logging.getLogger(__name__)
@@ -251,16 +252,7 @@ class Mirror:
     def _found(self, known: Mapping[TableName, TableState]) -> Selected | None:
         """Return what the servers report; None when a stop is requested first."""
         try:
-            # Tables created from now on appear in the stream.
-            feed = begin_stream(
-                self._settings,
-                self._folder,
-                self._store.generation(),
-                self._stop,
-                is_followed=any(
-                    state.phase is Phase.FOLLOWING for state in known.values()
-                ),
-            )
+            feed = self._begun(known)
             found = look(self._settings, known, self._stop)
             self._stream.feed = replace(feed, source=found.source)
             write_feed(self._folder, self._stream.feed)
@@ -275,6 +267,34 @@ class Mirror:
                 raise CanalError(in_settings(str(error))) from error
             raise
         return None if self._stop.requested() else found
+
+    def _begun(self, known: Mapping[TableName, TableState]) -> Feed:
+        """Start the stream: tables that are created from now on appear in it."""
+        try:
+            return begin_stream(
+                self._settings,
+                self._folder,
+                self._store.generation(),
+                self._stop,
+                is_followed=any(
+                    state.phase is Phase.FOLLOWING for state in known.values()
+                ),
+            )
+        except CanalError as error:
+            is_first = not known and not isinstance(error, DataLossError)
+            if not is_first or self._stop.requested():
+                raise
+            raise self._with_others(in_settings(str(error))) from error
+
+    def _with_others(self, problem: str) -> CanalError:
+        """Return what prevents a first start, with all that the database reports."""
+        try:
+            look(self._settings, {}, self._stop)
+        except ConfigError as error:
+            return ConfigError([problem, *error.problems])
+        except CanalError as error:
+            return CanalError(f"{problem}; {in_settings(str(error))}")
+        return CanalError(problem)
 
     def _turns(
         self,

@@ -240,6 +240,16 @@ def test_dry_run_without_servers(lake: Lake, mirror) -> None:
     assert sorted(lake.path.rglob("*")) == before
 
 
+def test_first_start_without_servers(lake: Lake, mirror, tmp_path: Path) -> None:
+    """What is wrong with each of them is said at once, not one after the other."""
+    lake.settings["lake"]["path"] = str(tmp_path / "new")
+    lake.conf.write_text(json.dumps(lake.settings))
+    output = mirror(expected=1)
+    assert "no server runs destination example" in output
+    assert "cannot connect to 127.0.0.1:1" in output
+    assert "sécrèt" not in output
+
+
 def test_a_lake_that_cannot_be(lake: Lake, mirror, tmp_path: Path) -> None:
     """A lake's path that leads through a file is a problem."""
     lake.settings["lake"]["path"] = str(lake.conf / "lake")

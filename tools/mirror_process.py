@@ -5,7 +5,6 @@ Leaves out the source that it reads (`servers`), and canal-server (`demo_run`).
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -14,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from deltalake import DeltaTable
+from process_sessions import kill_session
 from server_spawner import SPAWNER
 
 if TYPE_CHECKING:
@@ -150,9 +150,7 @@ class MirrorProcess:
         """End the process and all that it started, as a machine that goes away does."""
         process, self._process = self._process, None
         if process is not None:
-            # It leads a session of its own.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            kill_session(process.pid)  # its own
             process.wait()
 
     def ended(self) -> int | None:

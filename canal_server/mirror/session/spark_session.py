@@ -88,6 +88,7 @@ def open_session(settings: MirrorSettings) -> Any:
             os.environ[PYTHON] = conf["spark.pyspark.python"]
         os.environ.setdefault(PYTHON, sys.executable)
         os.environ.setdefault(SAFE_PATH, "1")
+        _start_jvm(conf)
     builder = SparkSession.builder.appName(f"canal-server mirror {settings.name}")
     for name, value in conf.items():
         builder = builder.config(name, value)
@@ -102,6 +103,21 @@ def open_session(settings: MirrorSettings) -> Any:
     _register_source(session)
     quieten(session)
     return session
+
+
+def _start_jvm(conf: dict[str, str]) -> None:
+    """Start Spark's JVM, unless this process has one, in a process group of its own.
+
+    A signal to the mirror's group, as `timeout` sends it, would end Spark before the
+    mirror has stopped, with tracebacks. The JVM ends when its standard input does.
+    """
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415  # heavy
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+
+    if SparkContext._gateway is None:  # noqa: SLF001  # no public access
+        given = SparkConf().setAll([*conf.items()])
+        gateway = launch_gateway(given, {"process_group": 0})
+        SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
 
 
 def end_session(session: Any) -> None:

@@ -53,7 +53,7 @@ class Scene:
         self.folder = open_folder(self.settings.lake, self.settings.folder)
         self.now_s = 1_000_000.0
         self.reports: dict[TableName, TableReport | Exception] = {}
-        self.once: dict[TableName, TableReport] = {}  # instead, the first time
+        self.once: dict[TableName, TableReport | Exception] = {}  # instead, the first time
         self.compared: list[TableName] = []
         self.may_end = threading.Event()
         self.may_end.set()
@@ -70,8 +70,8 @@ class Scene:
     def _compare(self, name: TableName) -> TableReport:
         self.compared.append(name)
         assert self.may_end.wait(PATIENCE_S)
-        found = self.once.pop(name, None)
-        found = found or self.reports.get(name, report(name, EQUAL))
+        usual = self.reports.get(name, report(name, EQUAL))
+        found = self.once.pop(name, usual)
         if isinstance(found, Exception):
             raise found
         return found

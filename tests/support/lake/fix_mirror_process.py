@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import os
@@ -25,6 +24,7 @@ import pytest
 from fix_pipeline import DESTINATION, UNIT_S, Process
 from fix_spark import skip_without_spark, spark_environ
 from forked_command import ForkedCommand, Forker
+from process_sessions import kill_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -111,9 +111,17 @@ class MirrorProcess:
         """Kill the mirror's driver and its JVM, as a machine that goes away does."""
         process, self.process = self.process, None
         assert process is not None
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill_session(process.pid)
         process.wait()
+
+    def stop_group(self) -> list[str]:
+        """End the mirror as `timeout` does, by its group; returns what it logs then."""
+        process, self.process = self.process, None
+        assert process is not None
+        logged = len(process.log)
+        os.killpg(process.pid, signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0, "".join(process.log)
+        return process.log[logged:]
 
     def stop(self) -> None:
         """End the mirror as an operator does."""

@@ -522,7 +522,9 @@ class TableSchedule:
 
     def _has_rows_of(self, origin: Origin, name: TableName) -> bool:
         """Check whether a table can get another one's rows in the lake."""
-        return replacements.is_possible(self._settings, name, origin, self._states)
+        other = self._newest(origin.source)  # it may have been copied just now
+        states = self._states if other is None else {origin.source: other}
+        return replacements.is_possible(self._settings, name, origin, states)
 
     def _replaced(
         self, state: TableState, origin: Origin, why: str, pause_s: float = 0

@@ -500,6 +500,19 @@ def test_rows_that_the_lake_will_not_have(tmp_path: Path, drift: str) -> None:
         assert (state.phase, state.origin) == (wanted, None)
 
 
+def test_a_table_that_has_just_begun_to_follow(scene: Scene) -> None:
+    """Its rows are in the lake, even if the end of its copy is not collected yet."""
+    scene.given(
+        TableState(C, "a/c", Phase.FOLLOWING, "c1"), TableState(D, "b/d", Phase.WAITING)
+    )
+    assert scene.started() == [D]
+    scene.store.write(TableState(D, "b/d", Phase.FOLLOWING, "c2"))
+    scene.schedule.on_leave(C, replaced(renames((D, C), of=C), D))
+    origin = scene.stored(C).origin
+    assert origin is not None
+    assert origin.source == D
+
+
 def test_a_table_with_a_new_name(scene: Scene) -> None:
     """It is moved after a moment, as the old name may be used again."""
     scene.given(TableState(C, "a/c", Phase.FOLLOWING, "c1"))

@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py MANIFEST.in $(wildcard deploy/man/* deploy/completion/*) $(shell find canal_server pyspark_canal -name '*.py*' -not -name '*.pyc' -o -name '*.pxd')
 CHECKED := canal_server pyspark_canal tests tools benchmarks
 
-.PHONY: help demo demo-spark test test-slow docs bench bench-spark bench-kafka bench-mirror spark-plot format dev
+.PHONY: help demo demo-spark test test-slow test-lake docs bench bench-spark bench-kafka bench-mirror spark-plot format dev
 .PHONY: servers clean soak wheels
 .PHONY: lock audit sbom matrix
 .PHONY: demo-needs lint lint-format lint-style lint-types lint-dead
@@ -23,6 +23,8 @@ help:
 	@echo '             LOCKED=1 installs what deploy/locks pins'
 	@echo 'make test-slow  the tests that take longer, also those of Spark, which need Java'
 	@echo '             17 or 21; SPARK_N=1 has one process run them instead of two'
+	@echo 'make test-lake  the tests of the mirror with object stores, catalogs and engines of'
+	@echo '             others, which it fetches, and with more kills: hours; T=path runs some'
 	@echo 'make docs    build the documents as pages for a browser, in build/site; fails'
 	@echo '             where a link leads nowhere'
 	@echo 'make bench   measure speed and memory; B=--quick tries it out'
@@ -67,6 +69,15 @@ test: $(VENV)/installed servers
 test-slow: export CANAL_TEST_INSTALLED = 1
 test-slow: $(VENV)/installed servers
 	$(RUN_TESTS) --only slow
+
+# What the other two skip, as it needs servers and programs of others, or hours.
+LAKE_TESTS := tests/mirror tests/interop/test_delta_streams.py \
+	tests/interop/test_delta_streams_beside_mirror.py tests/interop/test_lake_values.py
+test-lake: export CANAL_TEST_INSTALLED = 1
+test-lake: export CANAL_INTEROP = 1
+test-lake: export CANAL_TEST_LONGER := $(or $(LONGER),2)
+test-lake: $(VENV)/installed servers
+	$(BIN)/pytest -m '' -rs $(or $(T),$(LAKE_TESTS))
 
 # First writes the pages that come from the code. A link or an anchor that does not exist,
 # and a page that is not in the navigation, fail the build.

@@ -53,7 +53,9 @@ class Scene:
         self.folder = open_folder(self.settings.lake, self.settings.folder)
         self.now_s = 1_000_000.0
         self.reports: dict[TableName, TableReport | Exception] = {}
-        self.once: dict[TableName, TableReport | Exception] = {}  # instead, the first time
+        self.once: dict[
+            TableName, TableReport | Exception
+        ] = {}  # instead, the first time
         self.compared: list[TableName] = []
         self.may_end = threading.Event()
         self.may_end.set()

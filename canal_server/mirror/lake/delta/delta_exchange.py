@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ class DeltaGivenRows:
     """Rows of one version of a table that fulfil a condition; None: all of them."""
 
     path: str
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)  # with credentials
     version: int
     schema: pa.Schema  # the columns of rows
     where: Among | None

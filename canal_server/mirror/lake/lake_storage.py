@@ -237,7 +237,7 @@ class Folder:
                 raise
         return True
 
-    def take(self, source: Folder, name: str, to: str) -> None:
+    def link(self, source: Folder, name: str, to: str) -> None:
         """Make a file of another folder of the lake a file of this one as well.
 
         Only for files that are never written again: locally, both names may stand for

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from canal_server.runtime.lifecycle import Stop
 
 RENAME_S: Final = 5.0  # after which a renamed table is expected not to return
-TAKEN_AT_ONCE: Final = 8  # files of another table
+LINKED_AT_ONCE: Final = 8  # files of another table
 
 _GOING_ON: Final = (Phase.CATCHING_UP, Phase.FOLLOWING)
 _WAITING: Final = (Phase.WAITING, Phase.COPYING)
@@ -94,12 +94,12 @@ def is_blocked(
             return True
     return any(
         not _waits_for(state, each.source, states)
-        for each in takers(state.source, states)
+        for each in recipients(state.source, states)
         if not _gets_rows_before(state, each.origin)
     )
 
 
-def takers(
+def recipients(
     name: TableName, states: Mapping[TableName, TableState]
 ) -> Iterator[TableState]:
     """Yield the tables that still have to get a table's rows."""
@@ -149,7 +149,7 @@ def _waits_for(
     return False
 
 
-def taken_rows(
+def rows_of_other(
     settings: MirrorSettings, store: States, state: TableState, table: MirrorTable
 ) -> Copied | None:
     """Return the other table's rows as files of a copy of this table.
@@ -179,16 +179,16 @@ def taken_rows(
         return None
     folders = [open_folder(settings.lake, each.target) for each in (source, table)]
 
-    def taken(number: int, file: CopiedFile) -> CopiedFile:
+    def linked(number: int, file: CopiedFile) -> CopiedFile:
         unique = uuid.uuid4().hex[:12]
         name = f"copy-{state.copy_id}-{number:06}-0-{unique}.zstd.parquet"
         path = folder_of(file.partition) + name
-        folders[1].take(folders[0], file.path, path)
+        folders[1].link(folders[0], file.path, path)
         return replace(file, path=path)
 
     # Each waits for the disk or the object store.
-    with ThreadPoolExecutor(TAKEN_AT_ONCE, "canal-lake-take") as pool:
-        files = [*pool.map(taken, count(), found)]
+    with ThreadPoolExecutor(LINKED_AT_ONCE, "canal-lake-link") as pool:
+        files = [*pool.map(linked, count(), found)]
     rows = sum(file.rows for file in files)
     return Copied(files, origin.position, schema, rows)
 

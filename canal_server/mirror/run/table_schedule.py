@@ -252,7 +252,7 @@ class TableSchedule:
 
     def _is_needed(self, name: TableName) -> bool:
         """Check whether another table still has to get this one's rows."""
-        return any(replacements.takers(name, self._states))
+        return any(replacements.recipients(name, self._states))
 
     def _folders(self) -> selected_tables.Folders:
         """Return the owner of each folder: the first table that is copied there."""

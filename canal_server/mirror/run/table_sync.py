@@ -285,7 +285,7 @@ class TableSync:
         origin = state.origin
         if origin is None:
             return self._run(state, table)
-        copied = replacements.taken_rows(self._settings, self._store, state, table)
+        copied = replacements.rows_of_other(self._settings, self._store, state, table)
         if copied is not None:
             return copied
         raise self._not_in_lake(state, origin)

@@ -300,7 +300,7 @@ class _TableVerify:
         return replace(
             self._report,
             outcome=DIFFERENT if found.differing else EQUAL,
-            place=str(position),
+            position=str(position),
             source=totals_of(found.source),
             copy=totals_of(found.copy),
             left_out=left_out,

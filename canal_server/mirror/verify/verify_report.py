@@ -53,7 +53,7 @@ class TableReport:
     table: str
     target: str
     outcome: str
-    place: str = ""  # position at which both sides were compared
+    position: str = ""  # position at which both sides were compared
     source: Totals | None = None
     copy: Totals | None = None
     left_out: int = 0
@@ -122,7 +122,7 @@ def _details(report: TableReport) -> list[str]:
     if report.left_out:
         lines.append(
             f"{report.table}: {_many(report.left_out, 'key')} left out, changed after "
-            f"{report.place} (the position of the copy)"
+            f"{report.position} (the position of the copy)"
         )
     if not report.differing:
         return lines

@@ -162,7 +162,7 @@ class VerifySchedule:
             least = "" if report.is_all else "at least "
             many = f"{least}{report.differing:,} row{'s'[: report.differing != 1]}"
             mirror_table_messages.MIRROR_TABLE_DIFFERS.log(
-                log, name, many, report.place
+                log, name, many, report.position
             )
         elif report.outcome == FAILED:
             mirror_table_messages.MIRROR_TABLE_NOT_COMPARED.log(

@@ -140,9 +140,9 @@ def test_what_the_mirror_keeps(store: Store) -> None:
     assert folder.read("a.json") == b"2"
     assert folder.below_names() == ["a.json", "requests/b.json"]
     folder.move("a.json", "old/a.json")
-    folder.below("taken").take(folder, "old/a.json", "c.json")
+    folder.below("other").link(folder, "old/a.json", "c.json")
     folder.below("old").remove()
-    assert folder.below_names() == ["requests/b.json", "taken/c.json"]
+    assert folder.below_names() == ["requests/b.json", "other/c.json"]
     with Lease(folder, wait=lambda _: None):
         assert holder(folder) is not None
         with pytest.raises(LakeError, match="this mirror is already running"):

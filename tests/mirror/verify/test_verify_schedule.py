@@ -53,9 +53,8 @@ class Scene:
         self.folder = open_folder(self.settings.lake, self.settings.folder)
         self.now_s = 1_000_000.0
         self.reports: dict[TableName, TableReport | Exception] = {}
-        self.once: dict[
-            TableName, TableReport | Exception
-        ] = {}  # instead, the first time
+        # Instead of these, the first time.
+        self.once: dict[TableName, TableReport | Exception] = {}
         self.compared: list[TableName] = []
         self.may_end = threading.Event()
         self.may_end.set()
@@ -173,9 +172,9 @@ def test_the_stream_is_not_held_up(scene: Scene) -> None:
 def test_a_difference(scene: Scene, caplog) -> None:
     """It is a warning that names the table, and the result is stored."""
     scene.reports[A] = report(
-        A, DIFFERENT, differing=1_200, is_all=False, place="b.000001:4"
+        A, DIFFERENT, differing=1_200, is_all=False, position="b.000001:4"
     )
-    scene.reports[B] = report(B, DIFFERENT, differing=1, place="b.000001:5")
+    scene.reports[B] = report(B, DIFFERENT, differing=1, position="b.000001:5")
     scene.turns()
     assert caplog.messages == [
         "shop.a: its copy differs from the source: at least 1,200 rows at b.000001:4",

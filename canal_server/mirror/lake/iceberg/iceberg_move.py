@@ -328,7 +328,7 @@ class _Moving:
                 continue
             if name in there:
                 target.delete(name)
-            target.take(source, name, name)
+            target.link(source, name, name)
 
 
 def _all_manifests_of(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:

@@ -164,7 +164,7 @@ def test_another_name(
     scene.check()
 
 
-@pytest.mark.parametrize("step", ["take", "register", "remove"])
+@pytest.mark.parametrize("step", ["link", "register", "remove"])
 def test_killed_on_the_way(
     tmp_path: Path,
     rng: random.Random,
@@ -179,20 +179,20 @@ def test_killed_on_the_way(
     def killed(*_: object) -> None:
         nonlocal count
         count += 1
-        if step != "take" or count == 3:
+        if step != "link" or count == 3:
             raise KilledError
 
     with monkeypatch.context() as patch:
         if step == "register":
             patch.setattr(iceberg_move, step, killed)
-        elif step == "take":
-            take = Folder.take
+        elif step == "link":
+            link = Folder.link
 
-            def taking(folder: Folder, *args: Any) -> None:
+            def linking(folder: Folder, *args: Any) -> None:
                 killed()
-                take(folder, *args)
+                link(folder, *args)
 
-            patch.setattr(Folder, step, taking)
+            patch.setattr(Folder, step, linking)
         else:
             patch.setattr(Folder, step, killed)
         with pytest.raises(KilledError):
@@ -325,21 +325,21 @@ def test_a_stop(
 ) -> None:
     """A move ends between two files, and goes on with the others later."""
     scene = Scene(tmp_path, rng, in_catalog=True, parted=False)
-    stop, take, taken = Stop(), Folder.take, list[str]()
+    stop, link, linked = Stop(), Folder.link, list[str]()
 
-    def taking(folder: Folder, source: Folder, name: str, to: str) -> None:
-        take(folder, source, name, to)
-        taken.append(name)
-        if len(taken) == 1:
+    def linking(folder: Folder, source: Folder, name: str, to: str) -> None:
+        link(folder, source, name, to)
+        linked.append(name)
+        if len(linked) == 1:
             stop.request()
 
-    monkeypatch.setattr(Folder, "take", taking)
+    monkeypatch.setattr(Folder, "link", linking)
     with pytest.raises(ConnectionLost, match="interrupted by a stop"):
         scene.lake(0).move(scene.lake(1), COPY, scene.folders, stop)
-    assert len(taken) == 1
+    assert len(linked) == 1
     assert scene.versions_of(scene.readers(0)) == scene.history
     assert scene.move()
-    assert len(taken) == len(set(taken)) > 1
+    assert len(linked) == len(set(linked)) > 1
     scene.check()
 
 
@@ -367,7 +367,7 @@ def test_a_catalog_that_refuses(
 def test_a_catalog_that_is_away(
     tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is made is kept for a repetition, which takes no file again."""
+    """What is made is kept for a repetition, which links no file again."""
     scene = Scene(tmp_path, rng, in_catalog=True, parted=False)
     for error in (ServerError("500"), UnauthorizedError("401")):
         lake = scene.lake(1)
@@ -376,7 +376,7 @@ def test_a_catalog_that_is_away(
             scene.lake(0).move(lake, COPY, scene.folders)
         assert scene.versions_of(scene.readers(0)) == scene.history
     before = scene.folders[1].below_names()
-    monkeypatch.setattr(Folder, "take", raising(AssertionError("it is there")))
+    monkeypatch.setattr(Folder, "link", raising(AssertionError("it is there")))
     assert scene.move()
     after = scene.folders[1].below_names()
     assert set(before) <= set(after)

@@ -349,8 +349,8 @@ STEPS = (
             "VARCHAR(60) DEFAULT 'of the table', ADD INDEX by_n (n)"
         ),
     ),
-    Step("copies", copy, skips=TABLES),
-    Step("copies, and a kill", copy_and_kill, is_beside=False, skips=TABLES),
+    Step("copies", copy),
+    Step("copies, and a kill", copy_and_kill, is_beside=False),
     Step("gh-ost", swap, interrupts=("orders",)),
     Step("the server is killed", kill_server),
     Step(

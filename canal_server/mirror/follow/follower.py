@@ -31,6 +31,7 @@ from canal_server.mirror.ddl.partitions import (
 )
 from canal_server.mirror.ddl.table_statements import moves_rows_of, read_statement
 from canal_server.mirror.ddl.widening import definitions_of
+from canal_server.mirror.follow.copied_rows import without_copied
 from canal_server.mirror.follow.leaving import (
     CopyNeededError,
     TableDroppedError,
@@ -217,11 +218,17 @@ class Follower:
             upto = max(upto, gathered[-1]["_seq"][-1].as_py() + 1)
             changes = pa.concat_tables(gathered)
             with _needing_a_copy():
+                if self._may_be_copied(changes):
+                    changes = without_copied(changes, self.lake, self.key_in_lake)
                 done = self.lake.apply(self.copy_id, changes, upto, note)
             self.rows += done.changed + done.deleted
             self.applied = upto
         if ends_batch:
             self.reached(upto)
+
+    def _may_be_copied(self, changes: pa.Table) -> bool:
+        is_early = changes["_seq"][0].as_py() < self.copied_until
+        return is_early and not self.table.is_log
 
     @property
     def gathered(self) -> Sequence[pa.Table]:

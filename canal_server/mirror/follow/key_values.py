@@ -184,7 +184,7 @@ def matching(
     names = values.column_names
     values = values.cast(pa.schema([schema.field(name) for name in names]))
     needed = schema.names if columns is None else [*dict.fromkeys([*columns, *names])]
-    where = Where(tuple(_bounds(values)), live=DELETED.name in schema.names)
+    where = Where(tuple(bounds(values)), live=DELETED.name in schema.names)
     kept = pa.schema([schema.field(name) for name in needed])
     folded = _folded(values, names)
     on = [_FOLDED + name for name in names]
@@ -206,7 +206,7 @@ def matching(
     return rows if columns is None else rows.select(list(dict.fromkeys(columns)))
 
 
-def _bounds(values: pa.Table) -> Iterator[Within]:
+def bounds(values: pa.Table) -> Iterator[Within]:
     """Yield conditions on numeric columns that exclude files."""
     for name in values.column_names:
         kind = values.schema.field(name).type

@@ -51,6 +51,7 @@ INSTANCES = 100
 SECONDS = 60.0
 START_SECONDS_MAX = 300.0
 LOOK_SECONDS = 0.5
+LOOK_SHARE = 0.05  # of the time: the status of many instances keeps the interpreter
 SETTLE_SECONDS = 20.0  # until what a start leaves to do is done
 MEMORY_MIB_MAX = 1.5  # of an instance beyond the first
 CORE_PERCENT_MAX = 5.0
@@ -131,13 +132,15 @@ def wait_until_all_read(conf: Path, process: subprocess.Popen[bytes]) -> float:
     while time.monotonic() - began_s < START_SECONDS_MAX:
         if process.poll() is not None:
             raise SystemExit("the server has ended")
+        asked_s = time.monotonic()
         try:
             instances = ask(conf, "status")["instances"]
         except ControlError:
             instances = []
+        look_s = time.monotonic() - asked_s
         if instances and all(each.get("state") == "running" for each in instances):
             return time.monotonic() - began_s
-        time.sleep(LOOK_SECONDS)
+        time.sleep(max(LOOK_SECONDS, look_s / LOOK_SHARE))
     raise SystemExit(f"not all instances read within {START_SECONDS_MAX:g} s")
 
 

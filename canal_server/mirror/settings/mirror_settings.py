@@ -262,6 +262,8 @@ class MirrorSettings:
             helper = helper_of(name)
             if helper is not None and (is_mirrored or not helper.is_of(names)):
                 self.standalone.add(name)
+            else:
+                self.standalone.discard(name)
 
     def note_created(self, name: TableName, mirrored: Container[TableName]) -> None:
         """Note whether a new table belongs to an online schema change.

@@ -220,6 +220,7 @@ tables:
         TableName("shop", "_kept_del"): "shop/_kept_del",
         TableName("shop", "_orders_new"): "_mirror/m/migrations/shop/_orders_new",
     }
+    settings.note_tables((), targets)  # as without the source
     settings.note_tables(present, targets)
 
     rule = settings.rule_of(TableName("shop", name))

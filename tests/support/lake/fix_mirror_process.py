@@ -45,6 +45,9 @@ FORKER = Forker(
 MEMORY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
+STARTED = "follows the stream|following the stream|nothing to do"
+
+
 class MirrorProcess:
     """A mirror of a pipeline's schema, run again and again on one lake."""
 
@@ -105,7 +108,7 @@ class MirrorProcess:
         )
         self.process = Process(popen)
         if wait:
-            self.process.wait_for_log("follows the stream|nothing to do", PATIENCE_S)
+            self.process.wait_for_log(STARTED, PATIENCE_S)
 
     def kill(self) -> None:
         """Kill the mirror's driver and its JVM, as a machine that goes away does."""

@@ -168,7 +168,7 @@ class Scene:
 
     def _truth(self, table: str) -> dict[int, Row]:
         return {
-            key: {name: as_text(value) for name, value in row.items()}
+            int(str(key)): {name: as_text(value) for name, value in row.items()}
             for (key,), row in self.mirror.truth(table, "id").items()
         }
 

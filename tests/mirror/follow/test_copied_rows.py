@@ -55,9 +55,9 @@ def test_what_the_copy_lacks(
         row = rows.new_row()
         if rows.key_of(row) not in rows.rows:
             new.append(rows.put("insert", row))
-    for row in rng.sample(known, 5):
-        key = {c.target: row[c.target] for c in rows.table.columns if c.is_key}
-        other = rows.new_row() | key
+    for row in rng.sample(known, min(5, len(known))):
+        own = {c.target: row[c.target] for c in rows.table.columns if c.is_key}
+        other = rows.new_row() | own
         if other != {name: row[name] for name in other}:
             new.append(rows.put("insert", other))
     new += [again(rows, row) for row in before if row.get("_deleted")]

@@ -170,7 +170,7 @@ def test_rows_of_a_schema_change(place: Place, rng: random.Random) -> None:
     assert schema is not None
     for number, file in enumerate(shadow.files()):
         path = f"copy-{number}.zstd.parquet"
-        open_folder(lake, rows.table.target).take(
+        open_folder(lake, rows.table.target).link(
             open_folder(lake, folder), file.path, path
         )
         files.append(replace(file, path=path))

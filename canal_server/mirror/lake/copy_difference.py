@@ -15,6 +15,7 @@ the hashes of two buckets, and the rows that differ. Leaves out how files are re
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -30,7 +31,15 @@ import pyarrow.compute as pc
 from canal_server.errors import ConnectionLost
 from canal_server.mirror.lake import fold, hashes
 from canal_server.mirror.lake.keyless import as_array, repeated
-from canal_server.mirror.lake.lake_table import ADDED, DELETED, HASH, ROW, SEQ, TIME
+from canal_server.mirror.lake.lake_table import (
+    ADDED,
+    DELETED,
+    HASH,
+    ROW,
+    SEQ,
+    TIME,
+    UnusableTableError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,11 +48,15 @@ if TYPE_CHECKING:
     from canal_server.mirror.lake.lake_table import Files
     from canal_server.runtime.lifecycle import Stop
 
+log = logging.getLogger(__name__)
+
 ROWS_MAX: Final = 250_000  # that differ; of more, a copy replaces the table's files
 BYTES_MAX: Final = 128 << 20  # of these rows in memory
 BUCKET_ROWS: Final = 500_000  # whose hashes are in memory, of each side and thread
 PARTS: Final = 1 << 12  # of a bucket, of which only those that differ are compared
 
+# What reading a file raises that is missing or damaged.
+_UNREADABLE: Final = (FileNotFoundError, pa.ArrowInvalid, UnusableTableError)
 _THREADS: Final = 2  # that read files of both sides, and then compare
 _OP: Final = "_change_type"
 _INSERT: Final = "insert"
@@ -71,9 +84,9 @@ def difference(  # noqa: PLR0917  # both sides, and what they are compared by
     They have columns like those of `LakeTable.apply`, with the lake's names: a row of
     the copy that the table has not is an insert, which replaces a row with the same
     key. `rows` is about the number of rows of the larger side, `seq` the number of the
-    copy's position. None if there are more than `ROWS_MAX` or `BYTES_MAX`, or if a side
-    has a key twice among rows that differ. Raises ConnectionLost when a stop is
-    requested.
+    copy's position. None if there are more than `ROWS_MAX` or `BYTES_MAX`, if a side
+    has a key twice among rows that differ, or if a file of the table is missing or
+    damaged. Raises ConnectionLost when a stop is requested.
     """
     schema = table.schema
     ours, theirs = _Side(table, key, stop), _Side(copy, key, stop)
@@ -85,12 +98,18 @@ def difference(  # noqa: PLR0917  # both sides, and what they are compared by
         stack.callback(pool.shutdown, cancel_futures=True)
         # By file, so that no thread waits for the other one on a larger side.
         read = [
-            pool.submit(side.read, number)
+            (side is pair[0], pool.submit(side.read, number))
             for side in pair
             for number in range(side.files)
         ]
-        for done in read:
-            done.result()
+        for is_ours, done in read:
+            try:
+                done.result()
+            except _UNREADABLE as error:
+                if not is_ours:
+                    raise
+                log.info("the copy replaces all files, as one is unreadable: %s", error)
+                return None
         compared = [
             pool.submit(_compared_buckets, pair, number, bool(key))
             for number in range(buckets)

@@ -10,6 +10,7 @@ import pytest
 from fix_lake import (
     COPY,
     LakeRows,
+    copied_rows,
     data_files,
     filled,
     identity,
@@ -20,11 +21,12 @@ from fix_lake import (
     published,
     random_keyless_table,
     random_table,
+    write_copy,
 )
 from fix_random import longer
 from lake_copies import Keyless, copy_again, keyless_copy, rows_of, set_rows
 
-from canal_server.errors import ConnectionLost
+from canal_server.errors import ConnectionLost, LakeError
 from canal_server.mirror.lake import copy_difference
 from canal_server.mirror.lake.lake_table import ADDED, STREAM_TIME
 from canal_server.mirror.state.lake_tables import NOWHERE, Applied, lake_schema
@@ -122,6 +124,40 @@ def test_nothing_differs(tmp_path: Path, rng: random.Random, table, form: str) -
     assert data_files(tmp_path, form) == files
     assert parquet(tmp_path) == before
     assert lake.applied("copy-2") == rows.seq + 1
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "broken"])
+def test_a_table_that_cannot_be_read(
+    tmp_path: Path, rng: random.Random, damage: str, form: str
+) -> None:
+    """Files that are missing or damaged do not prevent a copy, which replaces them."""
+    rows = rows_of(kept(PLAIN, form), rng, ((n, "v") for n in range(100)))
+    lake = first_copy(tmp_path, rows)
+    first = identity(tmp_path, form)
+    (file, *_) = tmp_path.rglob(min(data_files(tmp_path, form)))
+    file.unlink()
+    if damage != "missing":
+        file.write_bytes(b"" if damage == "empty" else b"PAR1 not any more PAR1")
+    change(rows, 5)
+    assert copy_again(tmp_path, lake, rows, "copy-2") is None
+    assert own(lake_rows(lake)) == present(rows)
+    assert identity(tmp_path, form) == first
+
+
+def test_a_copy_that_cannot_be_read(
+    tmp_path: Path, rng: random.Random, form: str
+) -> None:
+    """The table stays as it is if the damaged file is one of the copy."""
+    rows = rows_of(kept(PLAIN, form), rng, ((n, "v") for n in range(100)))
+    lake = first_copy(tmp_path, rows)
+    before, known = present(rows), parquet(tmp_path)
+    change(rows, 5)
+    files = write_copy(tmp_path, copied_rows(rows), "copy-2")
+    (file, *_) = (tmp_path / name for name in sorted(parquet(tmp_path) - known))
+    file.write_bytes(b"PAR1 not any more PAR1")
+    with pytest.raises(LakeError):
+        lake.publish("copy-2", lake_schema(rows.table), files, rows.seq + 1, {})
+    assert own(lake_rows(lake)) == before
 
 
 def test_rows_without_a_key_are_counted(

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from canal_server.mirror.follow.key_values import bounds
-from canal_server.mirror.lake.conditions import Where
+from canal_server.mirror.lake.conditions import Where, ranges_of
 from canal_server.mirror.lake.keyless import row_hashes
 from canal_server.mirror.lake.lake_table import ADDED, DELETED, STREAM_TIME
 
@@ -36,7 +35,7 @@ def without_copied(changes: pa.Table, lake: LakeTable, key: Sequence[str]) -> pa
     there are others than inserts, or if no column of the key excludes files. Raises
     LakeError.
     """
-    ranges = tuple(bounds(changes.select(key)))
+    ranges = tuple(ranges_of(changes.select(key)))
     schema = lake.arrow_schema()
     if not ranges or schema is None or not _are_inserts(changes, key):
         return changes

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from canal_server.mirror.lake import fold
-from canal_server.mirror.lake.conditions import Where, Within
+from canal_server.mirror.lake.conditions import Where, ranges_of
 from canal_server.mirror.lake.lake_table import DELETED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from canal_server.mirror.follow.follower import Follower
     from canal_server.mirror.settings.table_values import MirrorTable
@@ -184,7 +184,7 @@ def matching(
     names = values.column_names
     values = values.cast(pa.schema([schema.field(name) for name in names]))
     needed = schema.names if columns is None else [*dict.fromkeys([*columns, *names])]
-    where = Where(tuple(bounds(values)), live=DELETED.name in schema.names)
+    where = Where(tuple(ranges_of(values)), live=DELETED.name in schema.names)
     kept = pa.schema([schema.field(name) for name in needed])
     folded = _folded(values, names)
     on = [_FOLDED + name for name in names]
@@ -204,15 +204,6 @@ def matching(
         found.append(part.cast(kept).take(hit["index"].sort()))
     rows = pa.concat_tables(found)
     return rows if columns is None else rows.select(list(dict.fromkeys(columns)))
-
-
-def bounds(values: pa.Table) -> Iterator[Within]:
-    """Yield conditions on numeric columns that exclude files."""
-    for name in values.column_names:
-        kind = values.schema.field(name).type
-        if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
-            ends = pc.min_max(values[name]).as_py()
-            yield Within(name, ends["min"], ends["max"])
 
 
 def _folded(rows: pa.Table, names: Sequence[str]) -> pa.Table:

@@ -6,12 +6,15 @@ Leaves out how a format excludes files by them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from canal_server.mirror.lake.file_bounds import literal, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DELETED_NAME: Final = "_deleted"  # the column that marks deleted rows
 
@@ -136,3 +139,15 @@ class Where:
         if self.live:
             batch = batch.filter(pc.invert(batch.column(DELETED_NAME)))
         return batch
+
+
+def ranges_of(values: pa.Table) -> Iterator[Within]:
+    """Yield the ranges of columns with numbers, which exclude files.
+
+    Each value is in the range of its column.
+    """
+    for name in values.column_names:
+        kind = values.schema.field(name).type
+        if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+            ends = pc.min_max(values[name]).as_py()
+            yield Within(name, ends["min"], ends["max"])

@@ -140,7 +140,7 @@ def test_a_subscription_that_was_removed(started, how, caplog) -> None:
     started.remove() if how == "removed" else started.lose()
     assert started.begin() == fed
     assert started.cursor() == fed.position
-    assert f"subscription {NAME} no longer exists" in caplog.text
+    assert f"does not have subscription {NAME} (any more)" in caplog.text
     started.write()
     assert started.begin() == fed
     assert started.cursor() == fed.position

@@ -492,7 +492,8 @@ class TableSchedule:
                     and ends(item.sql, name, item.table.schema)
                 ):
                     why = "dropped or renamed while it was stopped"
-                    dropped = replace(state.moved(Phase.DROPPED, why), ended=item.seq)
+                    # Not as of the statement: others must not get its old rows.
+                    dropped = replace(state.moved(Phase.DROPPED, why), ended=0)
                     self._states[name] = self._store.write(dropped)
                     self._note_ended(name)
 

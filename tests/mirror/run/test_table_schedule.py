@@ -639,6 +639,21 @@ def test_a_stopped_table_that_is_dropped(scene: Scene) -> None:
     assert scene.store.read(SHADOW) is None
 
 
+def test_a_stopped_table_that_is_renamed(scene: Scene) -> None:
+    """It has old rows, which the table with its new name must not get."""
+    scene.given(
+        TableState(C, "a/c", Phase.FOLLOWING, "c1"),
+        TableState(D, "b/d", Phase.STOPPED, "c2"),
+    )
+    item = renames((D, C), of=C)
+    scene.schedule.on_statement(replace(item, table=D, columns=()))
+    assert scene.stored(D).phase is Phase.DROPPED
+    scene.schedule.on_leave(C, replaced(item, D))
+    assert scene.stored(C).origin is None  # so it is copied
+    scene.schedule.on_statement(renames((D, NEWER), of=NEWER))
+    assert scene.stored(NEWER).origin is None
+
+
 @pytest.fixture
 def renamed(scene: Scene) -> Scene:
     """Give a schedule that starts after a table got a new name, not yet in the stream.

@@ -393,8 +393,8 @@ class TableSchedule:
         It may create a table to mirror, or drop one that is stopped.
         """
         name = item.table
-        if item.event_type == EventType.CREATE.name:
-            self._note_created(name)
+        if item.columns or item.event_type == EventType.CREATE.name:
+            self._note_created(item)
         if not item.columns:
             self._drop_stopped(item)
         elif self._settings.rule_of(name) is not None:
@@ -438,12 +438,17 @@ class TableSchedule:
             else:
                 self._copy_again(state, "the table was recreated")
 
-    def _note_created(self, name: TableName) -> None:
-        """Note whether a new table belongs to an online schema change."""
+    def _note_created(self, item: Packed) -> None:
+        """Note whether a table that is new to the mirror is of a schema change.
+
+        One with a new name is, even if the changed table has just lost its own.
+        """
+        name, is_made = item.table, item.event_type == EventType.CREATE.name
         with self._guard:
             state = self._states.get(name)
             if state is None or state.phase is Phase.DROPPED:
-                self._settings.note_created(name, targets_of(self._states))
+                known = targets_of(self._states) if is_made else self._states
+                self._settings.note_created(name, known)
 
     def on_leave(self, name: TableName, why: CanalError) -> None:
         """Record that a table can no longer follow the stream."""

@@ -421,6 +421,15 @@ def test_a_table_that_only_looks_like_a_shadow(scene: Scene) -> None:
     assert scene.store.read(OLD) is None
 
 
+def test_a_name_that_only_looks_like_that_of_a_shadow(scene: Scene) -> None:
+    """A table that gets such a name stays where its readers find it."""
+    scene.given(TableState(NEWER, "a/c_newer", Phase.FOLLOWING, "c1"))
+    item = renames((NEWER, SHADOW), of=SHADOW)
+    scene.schedule.on_statement(item)
+    assert not scene.settings.is_shadow(SHADOW)
+    assert scene.stored(SHADOW).target == "a/!5Fc_gho"
+
+
 def renames(*pairs: tuple[TableName, TableName], of: TableName) -> Packed:
     """Return a statement that renames tables, as the stream has it for one of them."""
     texts = ", ".join(f"{old} TO {new}" for old, new in pairs)

@@ -186,7 +186,8 @@ class TableState:
             plan=str(found["plan"]),
             leaves=int(found.get("leaves", 0)),
             left_at_ms=int(found.get("left_at_ms", 0)),
-            old_since_ms=int(found.get("old_since_ms", 0)),
+            # Earlier versions only had the time of the last pause.
+            old_since_ms=int(found.get("old_since_ms", found.get("left_at_ms", 0))),
             due_at_ms=int(found.get("due_at_ms", 0)),
             updated_at_ms=int(found["updated_at_ms"]),
             origin=origin

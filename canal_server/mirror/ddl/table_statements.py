@@ -145,19 +145,21 @@ def ends(sql: str, table: TableName, schema: str) -> bool:
 
     `schema` is the session's default schema.
     """
-    for mariadb in (True, False):
-        for each in resolve(sql, Context(schema=schema, mariadb=mariadb)):
-            if isinstance(each, DropDatabase):
-                is_it = each.schema.lower() == table.schema.lower()
-            elif isinstance(each, DropTables):
-                kept = each.temporary or each.only_sequences
-                is_it = not kept and any(_is(table, name) for name in each.names)
-            elif isinstance(each, AlterTable | RenameTables):
-                is_it = any(_is(table, old) for old in _renamed_to(each).values())
-            else:
-                is_it = False
-            if is_it:
-                return True
+    return any(
+        _ends(each, table)
+        for mariadb in (True, False)
+        for each in resolve(sql, Context(schema=schema, mariadb=mariadb))
+    )
+
+
+def _ends(operation: Operation, table: TableName) -> bool:
+    if isinstance(operation, DropDatabase):
+        return operation.schema.lower() == table.schema.lower()
+    if isinstance(operation, DropTables):
+        is_kept = operation.temporary or operation.only_sequences
+        return not is_kept and any(_is(table, name) for name in operation.names)
+    if isinstance(operation, AlterTable | RenameTables):
+        return any(_is(table, old) for old in _renamed_to(operation).values())
     return False
 
 

@@ -40,8 +40,7 @@ def without_copied(changes: pa.Table, lake: LakeTable, key: Sequence[str]) -> pa
     if not ranges or schema is None or not _are_inserts(changes, key):
         return changes
     own = [n for n in changes.column_names if n not in {*ADDED, _OP, STREAM_TIME}]
-    kinds = pa.schema([schema.field(name) for name in own])
-    kinds = pa.schema([pa.field(each.name, each.type) for each in kinds])
+    kinds = pa.schema([pa.field(name, schema.field(name).type) for name in own])
     arrived = _identified(changes.select(own).cast(kinds), key)
     arrived = arrived.append_column(_NUMBER, pa.array(range(len(arrived)), pa.int64()))
     known = [pa.array([], pa.int64())]

@@ -151,7 +151,8 @@ class Mirror:
                 if not self._is_done:  # which is stored already
                     self._report.end()
             except CanalError as error:
-                self._report.end(str(error))
+                if lease.lost is None:  # else the status is another process's
+                    self._report.end(str(error))
                 raise
 
     def _run(self, lease: Lease) -> None:
@@ -252,7 +253,7 @@ class Mirror:
     def _found(self, known: Mapping[TableName, TableState]) -> Selected | None:
         """Return what the servers report; None when a stop is requested first."""
         try:
-            feed = self._begun(known)
+            feed = self._begin_stream(known)
             found = look(self._settings, known, self._stop)
             self._stream.feed = replace(feed, source=found.source)
             write_feed(self._folder, self._stream.feed)
@@ -268,7 +269,7 @@ class Mirror:
             raise
         return None if self._stop.requested() else found
 
-    def _begun(self, known: Mapping[TableName, TableState]) -> Feed:
+    def _begin_stream(self, known: Mapping[TableName, TableState]) -> Feed:
         """Start the stream: tables that are created from now on appear in it."""
         try:
             return begin_stream(

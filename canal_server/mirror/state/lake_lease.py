@@ -57,6 +57,7 @@ class Lease:
         self._now = now
         self._wait = wait
         self._token = uuid.uuid4().hex
+        self._renewed_at = 0.0  # in an object store
         self._file: Any = None
         self._renewed_s = renewed_s
         self._on_lost = on_lost
@@ -108,6 +109,12 @@ class Lease:
         if other is not None and other.get("token") != self._token:
             raise LeaseLost(
                 f"the lease of {self._folder} was taken over by {_owner_text(other)}"
+            )
+        late_s = self._now() - self._renewed_at
+        if other is None and late_s > LASTS_S:
+            raise LeaseLost(
+                f"the lease of {self._folder} was not renewed for {late_s:.0f} s, and "
+                "no longer exists: another process may have had it"
             )
         self._write()
 
@@ -166,7 +173,9 @@ class Lease:
         return False
 
     def _write(self) -> None:
+        now = self._now()
         self._folder.write(FILE, self._text())
+        self._renewed_at = now
 
     def _text(self) -> bytes:
         text = {

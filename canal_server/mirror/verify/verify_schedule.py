@@ -74,11 +74,11 @@ class VerifySchedule:
         if not self._settings.verify.every_s:
             return False
         if self._work is not None:
-            begun, work = self._work
+            before, work = self._work
             if not work.done():
                 return True
             self._work = None
-            self._ended(begun, work, tables.states.get(begun.source))
+            self._ended(before, work, tables.states.get(before.source))
         if tables.running:
             return False
         due = self._next(tables, self._met if is_once else ())
@@ -133,13 +133,13 @@ class VerifySchedule:
         return self._known
 
     def _ended(
-        self, begun: TableState, work: Future[TableReport], now: TableState | None
+        self, before: TableState, work: Future[TableReport], now: TableState | None
     ) -> None:
         """Record what a comparison has found.
 
-        `begun` and `now` are the table's states, at its beginning and its end.
+        `before` and `now` are the table's states, when it was started and now.
         """
-        name, fault = begun.source, work.exception()
+        name, fault = before.source, work.exception()
         if fault is None:
             report = work.result()
         else:  # a bug, or Spark has ended, which the stream meets as well
@@ -147,7 +147,7 @@ class VerifySchedule:
             report = TableReport(
                 table=str(name), target="", outcome=FAILED, problem=text
             )
-        if report.outcome == FAILED and not _is_alike(begun, now):
+        if report.outcome == FAILED and not _is_unchanged(before, now):
             log.info("%s: changed while it was compared: %s", name, report.problem)
             return
         result = VerifyResult(
@@ -182,12 +182,12 @@ class VerifySchedule:
             mirror_run_messages.MIRROR_VERIFY_NOT_STORED.log(log, error)
 
 
-def _is_alike(begun: TableState, now: TableState | None) -> bool:
+def _is_unchanged(before: TableState, now: TableState | None) -> bool:
     """Check whether no statement has changed a table since its comparison began."""
     return (
         now is not None
         and now.phase is Phase.FOLLOWING
-        and (now.columns, now.copy_id) == (begun.columns, begun.copy_id)
+        and (now.columns, now.copy_id) == (before.columns, before.copy_id)
     )
 
 

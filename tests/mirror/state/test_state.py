@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import multiprocessing
 import os
@@ -325,13 +326,46 @@ def test_a_lease_is_renewed_by_itself(tmp_path: Path):
             with pytest.raises(LakeError, match="this mirror is already running"):
                 lease().acquire()
         busy.check()
-        (tmp_path / FILE).unlink()
-        (tmp_path / FILE).mkdir()
+        wait_until(lambda: is_blocked(tmp_path / FILE))
         wait_until(lambda: failure_of(busy) is not None)
         (tmp_path / FILE).rmdir()
         wait_until(lambda: failure_of(busy) is None)
         assert busy.lost is None
     assert not (tmp_path / FILE).exists()
+
+
+def test_a_lease_that_another_process_had(tmp_path: Path):
+    """A process that was suspended does not go on, even if the other one has ended."""
+    folder = Folder(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "")
+    times = itertools.count(1000.0, LASTS_S + 1)  # each renewal is late
+    lost = threading.Event()
+    suspended = Lease(
+        folder, now=lambda: next(times), wait=lambda _: None, renewed_s=0.01,
+        on_lost=lost.set,
+    )  # fmt: skip
+    with suspended:
+        before = (tmp_path / FILE).read_bytes()
+        wait_until(lambda: (tmp_path / FILE).read_bytes() not in {before, b""})
+        assert not lost.is_set()
+        wait_until(lambda: is_lost_without(tmp_path / FILE, lost))
+    assert "was not renewed for" in str(suspended.lost)
+    assert not (tmp_path / FILE).exists()
+
+
+def is_blocked(file: Path) -> bool:
+    """Put a folder in a file's place; false if the file was written meanwhile."""
+    file.unlink(missing_ok=True)
+    try:
+        file.mkdir()
+    except FileExistsError:
+        return False
+    return True
+
+
+def is_lost_without(file: Path, lost: threading.Event) -> bool:
+    """Delete a file, which may be written again; returns whether that was noticed."""
+    file.unlink(missing_ok=True)
+    return lost.wait(0.02)
 
 
 def wait_until(look: Callable[[], bool]) -> None:
